@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.failure_log import read_logs
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.similar.features import Features, features_of
@@ -64,7 +64,7 @@ def asked_of_cases(paths: Iterable[Path]) -> list[Asked]:
             for line in path.read_text(encoding="utf-8").splitlines():
                 case = json.loads(line)
                 log.write_text(case["log"], encoding="utf-8")
-                features = features_of(read_logs(sources([str(log)])[0], words, Setup()))
+                features = features_of(read_logs(find_log_sources([str(log)])[0], words, Setup()))
                 names = frozenset({case["class"], *case.get("also", ())})
                 found.append(Asked(case["url"], names, features))
     return found

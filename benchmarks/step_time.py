@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE))
 import msgspec  # noqa: E402
 import run  # noqa: E402  beside this file
 
-from gonogo.evidence.environment.hardware import Speed, find_accelerator  # noqa: E402
+from gonogo.evidence.environment.hardware import PeakSpeed, find_accelerator  # noqa: E402
 from gonogo.evidence.rehearsal.work import PhaseWork  # noqa: E402
 from gonogo.trials.plan import rehearsed_step  # noqa: E402
 from gonogo.virtual.tracing import operator_time  # noqa: E402
@@ -57,7 +57,7 @@ class Row(NamedTuple):
     name: str
     published: float
     parts: list[PhaseWork]
-    speed: Speed
+    speed: PeakSpeed
     pipeline: tuple[int, int, int]
     gathers: bool
     fitted: bool
@@ -80,7 +80,7 @@ class Row(NamedTuple):
         return 100 * (self.predicted() / self.published - 1)
 
 
-def _timed(part: PhaseWork, speed: Speed) -> PhaseWork:
+def _timed(part: PhaseWork, speed: PeakSpeed) -> PhaseWork:
     """The part with its kernels' seconds by the constants as they are now: what a rehearsal would have counted."""
     longer = shorter = 0.0
     short = operators = library = 0

@@ -23,7 +23,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import read_logs
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
@@ -53,7 +53,7 @@ def features(texts: list[bytes], words: list[str], title: str = "") -> Features:
         for text in texts:
             log = Path(folder, "run.log")
             log.write_bytes(text)
-            opened, _ = sources([str(log)])
+            opened, _ = find_log_sources([str(log)])
             for key, weight in features_of(read_logs(opened, words, Setup())).items():
                 found[key] = max(weight, found.get(key, 0.0))
     for key, weight in hash_features(message_features(title)).items():

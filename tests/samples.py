@@ -12,13 +12,13 @@ from gonogo.evidence.rehearsal.record import (
     Failure,
     Frame,
     HostMemory,
+    MemoryShortage,
     ModuleBytes,
     Operand,
     RankRecord,
     RehearsalRecord,
-    Shortage,
-    TensorPlace,
-    Unsupported,
+    TensorPlacement,
+    UnsupportedPart,
 )
 from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
 from gonogo.judge.rehearsal_summary import rehearsal_summary
@@ -27,7 +27,9 @@ GIB = 1024**3
 PHASES = ["load", "init", "forward", "backward", "step", "save", "exit"]
 
 
-def device_memory(device: str = "cuda:0", allocated: int = 20 * GIB, shortage: Shortage | None = None) -> DeviceMemory:
+def device_memory(
+    device: str = "cuda:0", allocated: int = 20 * GIB, shortage: MemoryShortage | None = None
+) -> DeviceMemory:
     return DeviceMemory(
         device=device,
         peak_allocated_bytes=allocated,
@@ -128,11 +130,13 @@ def finding() -> Finding:
 
 
 def report() -> Report:
-    short = device_memory("cuda:0", shortage=Shortage("cuda:0", 2 * GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 1))
-    unsupported = [Unsupported("triton kernel", "k.py:3", "compiled")]
+    short = device_memory(
+        "cuda:0", shortage=MemoryShortage("cuda:0", 2 * GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 1)
+    )
+    unsupported = [UnsupportedPart("triton kernel", "k.py:3", "compiled")]
     record = rehearsal_record(
         rank_record(0, "raised", failure=failure(), unsupported=unsupported, devices=[short]),
-        rank_record(1, left_on_cpu=[TensorPlace("model.rotary.inv_freq", "cpu", "torch.float32", (64,), True)]),
+        rank_record(1, left_on_cpu=[TensorPlacement("model.rotary.inv_freq", "cpu", "torch.float32", (64,), True)]),
     )
     return Report(
         command="rehearse",

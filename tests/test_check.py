@@ -165,12 +165,15 @@ class TestWhatIsRead:
         [
             (
                 "some_tool b\n" * 2500 + "torchrun train.py\n",
-                "read up to launch.sh:2001: it runs more than 2000 commands",
+                "the script was read only up to launch.sh:2001, since it runs more than 2000 commands",
             ),
-            (":\n" * 11_000 + "torchrun train.py\n", "read up to launch.sh:10001: it runs more than 10000 commands"),
+            (
+                ":\n" * 11_000 + "torchrun train.py\n",
+                "the script was read only up to launch.sh:10001, since it runs more than 10000 commands",
+            ),
             (
                 "".join(f"torchrun train.py --seed {n}\n" for n in range(210)),
-                "read up to line 201: it has more than 200 launches",
+                "the file was read only up to line 201: it has more than 200 launches",
             ),
         ],
     )
@@ -199,7 +202,7 @@ class TestWhatIsRead:
         Path("broken.yaml").write_text(text)
         done = gonogo("broken.yaml")
         assert done.returncode == 3
-        assert "it is not valid YAML" in " ".join(done.stdout.split())
+        assert "the file is not valid YAML" in " ".join(done.stdout.split())
 
     def test_a_config_whose_name_cannot_be_told_is_no_pass(self, here: Path) -> None:
         Path("run.sh").write_text("torchrun --nproc_per_node 8 train.py --deepspeed $(pick_config)\n")

@@ -123,16 +123,16 @@ def test_a_class_that_has_its_bases_name_ends_no_check() -> None:
 
 
 def test_a_launch_that_gonogo_fails_over_costs_that_launch_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gonogo.check.run_of_launch import RunMaker
+    from gonogo.check.run_of_launch import RunBuilder
 
-    real = RunMaker.run_of
+    real = RunBuilder.run_of
 
-    def fails(self: RunMaker, launch: Launch, environment: object) -> object:
+    def fails(self: RunBuilder, launch: Launch, environment: object) -> object:
         if launch.program.string == "b.py":
             raise RecursionError("too deep")
         return real(self, launch, environment)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RunMaker, "run_of", fails)
+    monkeypatch.setattr(RunBuilder, "run_of", fails)
     write({"a.py": "import torch\n", "b.py": "import torch\n", "launch.sh": "torchrun a.py\ntorchrun b.py\n"})
     checked = check(["."])
     assert any("launch.sh:2" in one.what.en and "too deep" in one.why.en for one in checked.report.skipped)
@@ -154,9 +154,9 @@ def test_code_that_no_name_leads_to_is_not_reached() -> None:
     scripts = Project(Path("."), SourceFile.read("train.py")).all_scripts()
     reached = ReachableCode(scripts)
     path = scripts[1].source.path
-    assert reached.holds("train.py", 3)
-    assert all(reached.holds(path, line) for line in (4, 9, 12))
-    assert not reached.holds(path, 7)
+    assert reached.is_reachable("train.py", 3)
+    assert all(reached.is_reachable(path, line) for line in (4, 9, 12))
+    assert not reached.is_reachable(path, 7)
 
 
 def test_a_lone_carriage_return_at_an_argument_is_not_certain() -> None:
@@ -205,8 +205,8 @@ def test_the_parser_of_another_program_says_nothing_of_this_ones_options() -> No
 def test_a_method_of_an_object_is_no_function_of_a_module() -> None:
     write({"library.py": _LIBRARY, "entry.py": "from library import answer\nanswer(1, 2)\n"})
     reached = ReachableCode(Project.around(SourceFile.read("entry.py")).all_scripts())
-    assert reached.holds("library.py", 3)
-    assert not reached.holds("library.py", 5)
+    assert reached.is_reachable("library.py", 3)
+    assert not reached.is_reachable("library.py", 5)
 
 
 _ALONE = """import deepspeed

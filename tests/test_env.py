@@ -139,7 +139,7 @@ def test_secrets_and_names_are_never_recorded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", "/home/wanglei")
     monkeypatch.setenv("USER", "wanglei")
     monkeypatch.setenv("HOSTNAME", "gpu-node-17")
-    private._identity.cache_clear()
+    private._private_names.cache_clear()
     try:
         found = dict(
             recorded_variables(
@@ -162,7 +162,7 @@ def test_secrets_and_names_are_never_recorded(monkeypatch: pytest.MonkeyPatch) -
             )
         )
     finally:
-        private._identity.cache_clear()
+        private._private_names.cache_clear()
     assert found == {
         "HF_ENDPOINT": "https://***@mirror.example.org/x?token=***",
         "HF_HOME": "~/.cache/hf",
@@ -232,7 +232,7 @@ def test_torch_is_read_and_not_imported(tmp_path: Path) -> None:
     }
     assert this_machine.torch_build_info(str(tmp_path / "torch")) == {"cuda": "11.8", "hip": None, "git": "abc"}
     script = "import sys; from gonogo.check.environment import environment_report as r; "
-    script += "from gonogo.evidence.environment.this_machine import this_machine; r(this_machine(deep=True)); "
+    script += "from gonogo.evidence.environment.this_machine import inspect_this_machine as m; r(m(deep=True)); "
     script += "print([m for m in ('torch', 'transformers', 'deepspeed') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
     assert done.stdout.strip() == "[]"
@@ -242,7 +242,7 @@ def test_this_interpreter_is_seen_at_once() -> None:
     best = 1.0
     for _ in range(5):
         start = time.process_time()
-        this_machine.this_machine()
+        this_machine.inspect_this_machine()
         best = min(best, time.process_time() - start)
     assert best < 0.1  # 5 ms where nothing else runs
 

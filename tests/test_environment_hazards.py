@@ -13,9 +13,9 @@ import pytest
 from gonogo.check.environment import environment_findings
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.environment.compatibility import builds_of
+from gonogo.evidence.environment.compatibility import torch_pinned_releases
 from gonogo.evidence.environment.environment import ADDED_HEADING, Environment, Package
-from gonogo.evidence.environment.this_machine import interpreter
+from gonogo.evidence.environment.this_machine import interpreter_description
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding
@@ -45,7 +45,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def of_this_python(**versions: str) -> Environment:
-    packages = {name: Package(name, f"=={version}", source=interpreter()) for name, version in versions.items()}
+    packages = {
+        name: Package(name, f"=={version}", source=interpreter_description()) for name, version in versions.items()
+    }
     return Environment(packages=packages, complete=True)
 
 
@@ -62,7 +64,7 @@ def test_a_plain_current_stack_is_left_alone(use_installed: bool) -> None:
 
 def test_what_a_file_pins_is_not_held_against_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     newer = of_this_python(torch="2.9.1", numpy="2.4.2", accelerate="0.21.0", tokenizers="0.12.0", peft="0.3.0")
-    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: newer)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.inspect_this_machine", lambda deep=False: newer)
     Path("requirements.txt").write_text("transformers==4.49.0\ndeepspeed==0.13.5\n")
     assert found(use_installed=True) == {}
 
@@ -71,7 +73,7 @@ def test_a_mismatch_in_this_python_is_certain_only_where_it_is_asked_about(monke
     mismatched = of_this_python(transformers="4.46.3", accelerate="0.21.0")
     (asked,) = environment_findings(mismatched)
     assert (asked.hazard, asked.certainty) == ("trainer-accelerate-below-minimum", Certainty.CERTAIN)
-    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: mismatched)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.inspect_this_machine", lambda deep=False: mismatched)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": 8}))
     beside = found(use_installed=True)["trainer-accelerate-below-minimum"]
     assert beside.certainty is Certainty.LIKELY
@@ -79,7 +81,7 @@ def test_a_mismatch_in_this_python_is_certain_only_where_it_is_asked_about(monke
 
 def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     laptop = of_this_python(torch="2.9.1", transformers="5.2.0")
-    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: laptop)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.inspect_this_machine", lambda deep=False: laptop)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}  # a laptop on which files are checked
@@ -89,7 +91,7 @@ def test_a_package_that_this_python_lacks_is_only_possibly_missing(monkeypatch: 
 
 def test_gonogos_own_environment_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     own = of_this_python(typer="0.20", rich="14.0", msgspec="0.20")
-    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: own)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.inspect_this_machine", lambda deep=False: own)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}))
     assert found(use_installed=True) == {}
@@ -111,7 +113,7 @@ def test_a_laptop_without_gpu_and_toolkit_is_left_alone() -> None:
 
 def test_the_environment_asked_for_is_all_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     old = of_this_python(torch="2.1.2", numpy="2.0.1", transformers="4.46.3", accelerate="0.21.0", deepspeed="0.13.5")
-    monkeypatch.setattr("gonogo.evidence.environment.this_machine.this_machine", lambda deep=False: old)
+    monkeypatch.setattr("gonogo.evidence.environment.this_machine.inspect_this_machine", lambda deep=False: old)
     Path("run.sh").write_text(LAUNCH)
     Path("ds_config.json").write_text(json.dumps(OFFLOADED))
     assert found(machine(driver="570.86.15", cuda="12.8"), use_installed=True) == {}
@@ -125,12 +127,12 @@ def test_a_stale_lock_is_found_on_the_machine(tmp_path: Path, monkeypatch: pytes
     folder = tmp_path / "extensions" / "py311_cu124" / "cpu_adam"
     folder.mkdir(parents=True)
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
-    assert looked_at._extension_lock().absent
+    assert looked_at._stale_extension_lock().absent
     lock = folder / "lock"
     lock.touch()
-    assert looked_at._extension_lock().absent  # somebody may be compiling
+    assert looked_at._stale_extension_lock().absent  # somebody may be compiling
     os.utime(lock, (0, 0))
-    assert str(looked_at._extension_lock().value).endswith("cpu_adam/lock")
+    assert str(looked_at._stale_extension_lock().value).endswith("cpu_adam/lock")
     told = Environment(extension_lock=Field(str(lock)))
     assert [finding.hazard for finding in environment_findings(told)] == ["torch-extension-build-lock"]
 
@@ -140,7 +142,7 @@ def test_every_release_table_is_in_order() -> None:
         versions = [parse_version(one) for one in row.last]
         assert None not in versions
         assert versions == sorted(versions, key=lambda version: version.release if version else ())
-    assert all(map(builds_of, ("torchvision", "torchaudio", "xformers", "triton")))
+    assert all(map(torch_pinned_releases, ("torchvision", "torchaudio", "xformers", "triton")))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,13 @@ import re
 
 import pytest
 
-from gonogo.diagnose.explanations.rule_table import RULES_FILE, ExplanationRule, explain_by_rule, rules, values_in
+from gonogo.diagnose.explanations.rule_table import (
+    RULES_FILE,
+    ExplanationRule,
+    explain_by_rule,
+    load_rules,
+    placeholder_names,
+)
 from gonogo.finding import Text
 from gonogo.finding.failure import CodePlace, Message, RaisedException
 
@@ -29,22 +35,22 @@ def raised(text: str, *frames: CodePlace, type: str = "RuntimeError") -> RaisedE
     return RaisedException(type, Message(text), frames, "run.log", 1)
 
 
-@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.because.en[:40])
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.because.en[:40])
 def test_sentences_name_only_values_that_a_rule_can_have(rule: ExplanationRule) -> None:
     patterns = [rule.says, rule.subject, rule.name, rule.code, rule.path, rule.through]
     groups = {group for pattern in patterns for group in re.compile(pattern).groupindex}
     known = groups | set(VALUES) | rule.clauses.keys()
     for text in (rule.because, rule.change, *rule.clauses.values()):
         if text is not None:
-            assert values_in(text) <= known
-            assert values_in(Text(text.en, "")) == values_in(Text("", text.zh))
+            assert placeholder_names(text) <= known
+            assert placeholder_names(Text(text.en, "")) == placeholder_names(Text("", text.zh))
     assert set(rule.lower) <= groups
     assert rule.otherwise.keys() <= known
 
 
 def test_a_rule_is_for_one_place_in_the_file() -> None:
     comments = re.findall(r"^# (.*)\n\[\[rules\]\]", RULES_FILE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(comments) == len(rules())
+    assert len(comments) == len(load_rules())
 
 
 def test_a_value_that_is_not_shown_leaves_the_rule_to_the_next_one() -> None:

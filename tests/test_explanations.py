@@ -131,7 +131,7 @@ class TestTheLineThatRaised:
         launch = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=hf actor_rollout_ref.rollout.n=4"
         report = report_on(tmp_path, log, launch)
         assert "no branch of _build_rollout has set rollout" in sentence(report)
-        assert clues(report) == "actor_rollout_ref.rollout.name is hf in the launch"
+        assert clues(report) == "actor_rollout_ref.rollout.name is hf in the launch command"
 
     def test_a_traceback_that_was_cut(self, tmp_path: Path) -> None:
         code = 're.compile("|".join(re.escape(plan) for plan in model._tp_plan))'
@@ -148,7 +148,7 @@ class TestWhatRunsTheFailingCode:
         error = "TypeError: optimizer can only optimize Tensors, but one of the params is NoneType"
         log = framed("megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py", "super().__init__(p)", error)
         launch = "torchrun pretrain_gpt.py --optimizer-cpu-offload --num-layers 4 --use-flash-attn"
-        assert "optimizer-cpu-offload in the launch is what runs the failing code" in clues(
+        assert "optimizer-cpu-offload in the launch command is what runs the failing code" in clues(
             report_on(tmp_path, log, launch)
         )
 
@@ -187,7 +187,11 @@ class TestWhatRunsTheFailingCode:
     ("code", "error", "says"),
     [
         ("a, b = 1, param.shape[1]", "IndexError: tuple index out of range", "param has at most 1 dimensions"),
-        ("bsz, q_len, _ = x.size()", "ValueError: too many values to unpack (expected 3)", "x has more than 3"),
+        (
+            "bsz, q_len, _ = x.size()",
+            "ValueError: too many values to unpack (expected 3)",
+            "x has more than the 3 dimensions",
+        ),
         ("b, n = x.shape", "ValueError: not enough values to unpack (expected 2, got 1)", "x has 1 dimensions where 2"),
         ('ids = inputs["ids"]', "TypeError: list indices must be integers or slices, not str", "inputs is a list here"),
         ("pad = copy(batches[0])", "IndexError: list index out of range", "batches is empty"),

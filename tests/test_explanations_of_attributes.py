@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from tests.test_explanations import SITE, clues, framed, report_on
 
 VERSIONS = {"transformers": "5.3.0", "sglang": "0.5.12", "verl": "0.6.0", "vllm": "0.11.0", "torch": "2.7.1+cu128"}
@@ -124,7 +124,7 @@ def test_what_a_cleanup_raises_does_not_hide_the_failure(tmp_path: Path) -> None
     error = "UnboundLocalError: cannot access local variable 'done' where it is not associated with a value\n"
     said = answer(tmp_path, first + between + last + error)
     assert "OSError: Stale file handle" in said
-    assert "the UnboundLocalError after it only hides it" in said
+    assert "the UnboundLocalError that follows only hides this" in said
     assert "gather (g.py:9)" in said
     alone = answer(tmp_path, last + error)
     assert "no branch of update has set done" in alone
@@ -177,7 +177,7 @@ def test_what_a_rank_raised_counts_before_the_exception_that_quotes_it(tmp_path:
             "ncclUnhandledCudaError: Call to CUDA function failed.\nFailed to bind NVLink SHARP (NVLS) Multicast "
             "memory of size 2 : CUDA error 401",
             "NCCL_NVLS_ENABLE=1 torchrun train.py",
-            "NCCL_NVLS_ENABLE=1 is set in the launch, which requests exactly what is rejected here",
+            "NCCL_NVLS_ENABLE=1 is set in the launch command, which requests exactly what is rejected here",
         ),
     ],
 )
@@ -200,8 +200,8 @@ def test_dimensions_that_divide_say_nothing(tmp_path: Path) -> None:
 
 def test_a_framework_in_a_framework_is_the_outer_ones() -> None:
     """``swift/megatron/model`` is ms-swift's, ``megatron/model`` megatron's."""
-    assert owner_of("/root/ms-swift/swift/megatron/model/gpt_bridge.py").package == "ms-swift"
-    assert owner_of("/root/Megatron-LM/megatron/model/gpt.py").package == "megatron-core"
+    assert code_owner_of_path("/root/ms-swift/swift/megatron/model/gpt_bridge.py").package == "ms-swift"
+    assert code_owner_of_path("/root/Megatron-LM/megatron/model/gpt.py").package == "megatron-core"
 
 
 def test_a_key_that_the_code_writes_is_no_overrides_fault(tmp_path: Path) -> None:

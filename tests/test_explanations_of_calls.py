@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_explanations import FRAME, SITE, clues, framed, report_on
 
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.log.code_owner import code_owner_of_path
 
 
 def answer(tmp_path: Path, log: str, launch: str = "", versions: dict[str, str] | None = None) -> str:
@@ -234,4 +234,4 @@ class TestWakingUp:
     ],
 )
 def test_whose_code_it_is(path: str, package: str) -> None:
-    assert owner_of(path).package == package
+    assert code_owner_of_path(path).package == package

@@ -86,7 +86,7 @@ def test_an_argument_of_another_type(tmp_path: Path) -> None:
     log = FRAME.format(path=f"{SITE}/megatron/core/a.py", function="split", code="make(shape=sizes)")
     log += f'  File "{SITE}/torch/distributed/tensor/a.py", line 3, in make\n    raise RuntimeError(\n'
     said = answer(tmp_path, log + "RuntimeError: spec.shape must be a tuple\n")
-    assert "gives torch something else than a tuple for spec.shape: in split, `make(shape=sizes)`" in said
+    assert "passes torch something other than a tuple for spec.shape: in split, `make(shape=sizes)`" in said
 
 
 def test_a_patched_forward_whose_other_part_is_missing(tmp_path: Path) -> None:

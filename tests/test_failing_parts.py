@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_log_answer import clues, frames, report_on, sentence
 
-from gonogo.diagnose.explanations.topics import Topic, change_for, described, failing_parts, topics
+from gonogo.diagnose.explanations.topics import Topic, describe_failing_part, failing_parts, load_topics, suggest_change
 from gonogo.evidence.failure.settings import LAUNCH, RunSetting
 from gonogo.finding.failure import CodePlace, Message, RaisedException
 
@@ -24,7 +24,7 @@ def setting(name: str, value: str) -> RunSetting:
     return RunSetting(name, value, LAUNCH, None)
 
 
-@pytest.mark.parametrize("topic", topics(), ids=lambda topic: topic.name.en)
+@pytest.mark.parametrize("topic", load_topics(), ids=lambda topic: topic.name.en)
 def test_a_topic_has_both_languages_and_patterns_that_compile(topic: Topic) -> None:
     for text in (topic.name, topic.usual, topic.off):
         assert text.en
@@ -39,8 +39,8 @@ def test_the_failing_function_shows_the_part_and_the_launch_the_setting() -> Non
     exception = raised("odd", PLAIN, PACKED)
     part = failing_parts(exception, settings)[0]
     assert part.topic.name.en.startswith("packed sequences")
-    assert "policy.sequence_packing.enabled=True in the launch" in described(part).en
-    assert "later release of nemo-rl" in change_for(part, exception).en
+    assert "policy.sequence_packing.enabled=True in the launch" in describe_failing_part(part).en
+    assert "later release of nemo-rl" in suggest_change(part, exception).en
 
 
 @pytest.mark.parametrize("value", ["False", "0", "none"])

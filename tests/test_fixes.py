@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.check.fixes import apply, apply_edits_to, diff_of, diff_of_plan, planned, with_diffs
+from gonogo.check.fixes import apply_edits_to, apply_plan, diff_of_plan, plan_fixes, unified_diff, with_diffs
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
 from gonogo.finding.errors import UserError
@@ -39,37 +39,37 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_several_edits_of_one_file(here: Path) -> None:
-    plan = planned([finding(edit("a.json", "1", "2")), finding(edit("a.json", "你", "他"))], unsafe=False)
-    assert apply(plan, [here]) == (("a.json",), ())
+    plan = plan_fixes([finding(edit("a.json", "1", "2")), finding(edit("a.json", "你", "他"))], unsafe=False)
+    assert apply_plan(plan, [here]) == (("a.json",), ())
     assert Path("a.json").read_bytes() == '{"a": 2,\r\n "b": "他"}'.encode()
 
 
 def test_unsafe_fixes_only_when_asked_for_and_manual_ones_never() -> None:
     for applicability, unsafe, count in ((SAFE, False, 1), (UNSAFE, False, 0), (UNSAFE, True, 1), (MANUAL, True, 0)):
-        plan = planned([finding(edit("a.json", "1", "2"), applicability=applicability)], unsafe=unsafe)
+        plan = plan_fixes([finding(edit("a.json", "1", "2"), applicability=applicability)], unsafe=unsafe)
         assert len(plan.fixes) == count
 
 
 def test_of_two_fixes_for_one_place_the_first_is_carried_out_and_the_other_told(here: Path) -> None:
     first, second = finding(edit("a.json", "1", "2")), finding(edit("a.json", '1,\r\n "b"', "x"), hazard="two")
-    plan = planned([first, second], unsafe=False)
+    plan = plan_fixes([first, second], unsafe=False)
     assert [one.hazard for one in plan.not_applied] == ["two"]
-    apply(plan, [here])
+    apply_plan(plan, [here])
     assert b'"a": 2,' in Path("a.json").read_bytes()
 
 
 def test_two_insertions_at_one_place_are_a_conflict() -> None:
     one, other = (Edit("a.json", 1, 1, b"", text) for text in (b"x", b"y"))
-    assert len(planned([finding(one), finding(other)], unsafe=False).not_applied) == 1
-    assert not planned([finding(one), finding(one)], unsafe=False).not_applied
+    assert len(plan_fixes([finding(one), finding(other)], unsafe=False).not_applied) == 1
+    assert not plan_fixes([finding(one), finding(one)], unsafe=False).not_applied
 
 
 def test_a_fix_of_two_files_is_whole_or_not_at_all(here: Path) -> None:
     Path("b.txt").write_text("deepspeed==0.14.2\n")
-    plan = planned([finding(edit("a.json", "1", "2"), edit("b.txt", "0.14.2", "0.14.4"))], unsafe=False)
+    plan = plan_fixes([finding(edit("a.json", "1", "2"), edit("b.txt", "0.14.2", "0.14.4"))], unsafe=False)
     Path("b.txt").write_text("deepspeed==0.15.0\n")
     with pytest.raises(UserError, match=r"b\.txt changed"):
-        apply(plan, [here])
+        apply_plan(plan, [here])
     assert b'"a": 1' in Path("a.json").read_bytes()
 
 
@@ -78,17 +78,17 @@ def test_a_read_only_file_is_left_unless_that_is_allowed(here: Path) -> None:
     os.chmod("a.json", 0o444)
     both = finding(edit("a.json", "1", "2"), edit("b.txt", "0.14.2", "0.14.4"))
     alone = finding(edit("b.txt", "deepspeed", "DeepSpeed"), hazard="two")
-    plan = planned([both, alone], unsafe=False)
-    written, refused = apply(plan, [here])
+    plan = plan_fixes([both, alone], unsafe=False)
+    written, refused = apply_plan(plan, [here])
     assert written == ("b.txt",)
     assert [(one.hazard, one.path) for one in refused] == [("one", "a.json")]
-    assert "it is read-only: chmod u+w a.json" in refused[0].why.en
+    assert "the file is read-only: run chmod u+w a.json" in refused[0].why.en
     assert b'"a": 1' in Path("a.json").read_bytes()
     assert Path("b.txt").read_text() == "DeepSpeed==0.14.2\n"  # and nothing of the fix that was refused
 
     asked: list[str] = []
-    plan = planned([finding(edit("a.json", "1", "2"))], unsafe=False)
-    assert apply(plan, [here], lambda path: not asked.append(path)) == (("a.json",), ())  # type: ignore[func-returns-value]
+    plan = plan_fixes([finding(edit("a.json", "1", "2"))], unsafe=False)
+    assert apply_plan(plan, [here], lambda path: not asked.append(path)) == (("a.json",), ())  # type: ignore[func-returns-value]
     assert asked == ["a.json"]
     assert b'"a": 2' in Path("a.json").read_bytes()
     assert stat.S_IMODE(os.stat("a.json").st_mode) == 0o444
@@ -142,7 +142,7 @@ def test_a_diff_of_a_part_is_the_files(here: Path) -> None:
         old * 2,
     ):
         Path("file").write_bytes(old)
-        Path("diff").write_text(diff_of("file", old, new))
+        Path("diff").write_text(unified_diff("file", old, new))
         if new != old:
             subprocess.run(["patch", "-p1", "-s", "-i", "diff"], check=True)
         assert (Path("file").read_bytes() if Path("file").exists() else b"") == new
@@ -169,7 +169,7 @@ def test_the_mode_stays_and_a_link_within_the_tree_stays_a_link(here: Path) -> N
     Path("real/run.sh").write_text("export A=1\n")
     os.chmod("real/run.sh", 0o751)
     Path("run.sh").symlink_to("real/run.sh")
-    assert apply(planned([finding(edit("run.sh", "1", "2"))], unsafe=False), [here]) == (("run.sh",), ())
+    assert apply_plan(plan_fixes([finding(edit("run.sh", "1", "2"))], unsafe=False), [here]) == (("run.sh",), ())
     assert Path("run.sh").is_symlink()
     assert Path("real/run.sh").read_text() == "export A=2\n"
     assert stat.S_IMODE(Path("real/run.sh").stat().st_mode) == 0o751
@@ -179,7 +179,7 @@ def test_a_link_out_of_the_tree_is_not_followed(here: Path, tmp_path_factory: py
     outside = tmp_path_factory.mktemp("outside") / "config.json"
     outside.write_text('{"a": 1}')
     Path("link.json").symlink_to(outside)
-    written, refused = apply(planned([finding(edit("link.json", "1", "2"))], unsafe=False), [here])
+    written, refused = apply_plan(plan_fixes([finding(edit("link.json", "1", "2"))], unsafe=False), [here])
     assert written == ()
     assert str(outside) in refused[0].why.en
     assert outside.read_text() == '{"a": 1}'
@@ -189,17 +189,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(here: Path, monkeypatch: py
     def full(*_values: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    plan = planned([finding(edit("a.json", "1", "2"))], unsafe=False)
+    plan = plan_fixes([finding(edit("a.json", "1", "2"))], unsafe=False)
     monkeypatch.setattr("tempfile.mkstemp", full)
     with pytest.raises(UserError, match=r"can't write a\.json: No space left on device"):
-        apply(plan, [here])
+        apply_plan(plan, [here])
     assert b'"a": 1' in Path("a.json").read_bytes()
 
 
 def test_the_diff_is_one_that_patch_takes(here: Path) -> None:
     Path("no_end.txt").write_text("one\ntwo\nthree")
     before = {name: Path(name).read_bytes() for name in ("a.json", "no_end.txt")}
-    plan = planned([finding(edit("a.json", "1", "2")), finding(edit("no_end.txt", "three", "four"))], unsafe=False)
+    plan = plan_fixes([finding(edit("a.json", "1", "2")), finding(edit("no_end.txt", "three", "four"))], unsafe=False)
     diff = diff_of_plan(plan)
     subprocess.run(["git", "apply", "--check", "-"], input=diff.encode(), check=True, cwd=here)
     subprocess.run(["git", "apply", "-"], input=diff.encode(), check=True, cwd=here)

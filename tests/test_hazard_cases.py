@@ -15,7 +15,7 @@ from log_cases import LogCase, log_cases
 from snapshots import FIXTURES, Case, cases_of, findings_in_case, findings_in_project, name_of, snapshot_of
 from test_hazards import HAZARDS, assert_readable
 
-from gonogo.check.fixes import apply, planned
+from gonogo.check.fixes import apply_plan, plan_fixes
 from gonogo.evidence.log import sieve
 from gonogo.finding import Applicability, Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
@@ -129,9 +129,9 @@ def test_a_fix_is_proven(project: Path, tmp_path: Path, monkeypatch: pytest.Monk
     mine = [finding for finding in findings_in_project() if finding.hazard == project.parent.name]
     for finding in fixable(mine):
         assert all(fix.diff for fix in finding.fixes if fix.edits)
-    plan = planned(fixable(mine), unsafe=True)
+    plan = plan_fixes(fixable(mine), unsafe=True)
     assert not plan.not_applied
-    apply(plan, [Path.cwd()])
+    apply_plan(plan, [Path.cwd()])
     expected = fixed_of(project)
     for path in sorted(path for path in expected.rglob("*") if path.is_file()):
         assert Path(path.relative_to(expected)).read_text() == path.read_text(), path.name

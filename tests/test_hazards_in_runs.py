@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from test_hazards import assert_readable
 
 from gonogo.evidence.guarded.guarded_run import GuardedRun
-from gonogo.evidence.guarded.records import Fault, PlacedTensors, PlacementSnapshot, ZeroState
+from gonogo.evidence.guarded.records import GuardFaultRecord, PlacedTensors, PlacementSnapshot, ZeroState
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of
@@ -90,7 +90,7 @@ def test_what_a_program_says_cannot_steer_the_terminal() -> None:
     run.ranks[1].placements[:] = [
         PlacementSnapshot(1.0, places=(PlacedTensors("buffer", evil, evil, 1, 1, (evil,), evil),))
     ]
-    run.ranks[0].faults[:] = [Fault(1.0, part=evil, type=evil, message=evil)]
+    run.ranks[0].faults[:] = [GuardFaultRecord(1.0, part=evil, type=evil, message=evil)]
     for format_name in ("text", "markdown", "github"):
         for language in ("en", "zh"):
             written = render(report_of(run), format_name, language)

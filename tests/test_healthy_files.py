@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.check.findings import Checked, check
+from gonogo.check.findings import CheckResult, check
 from gonogo.evidence.files import kind_of
 from gonogo.finding import Certainty, Finding, Severity, Verdict
 
@@ -33,7 +33,7 @@ def told(findings: tuple[Finding, ...]) -> list[str]:
     return [f"{one.hazard} ({one.severity.value}, {one.certainty.value}): {one.cause.en}" for one in findings]
 
 
-def checked_here(*paths: str) -> Checked:
+def checked_here(*paths: str) -> CheckResult:
     return check(paths or ["."], use_installed=False)
 
 

@@ -181,4 +181,4 @@ def test_a_folder_that_may_not_be_looked_into_is_unknown(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("what", [what for what in WRITTEN if what != "a device"])
 def test_what_can_not_be_opened_is_an_oserror(what: str) -> None:
     with pytest.raises(OSError, match=r"."):
-        paths.opened(WRITTEN[what])
+        paths.open_for_reading(WRITTEN[what])

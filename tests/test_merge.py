@@ -9,7 +9,7 @@ import pytest
 import samples
 from msgspec.structs import replace
 
-from gonogo.check.static_findings import StaticFindings, check_project, dump, load
+from gonogo.check.static_findings import StaticFindings, check_project, dump_findings, load_findings
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import failure_places
@@ -249,7 +249,7 @@ def test_a_fault_of_reading_files_costs_nothing(project: Path, monkeypatch: pyte
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError("in check")
 
-    monkeypatch.setattr("gonogo.check.findings.gather", fails)
+    monkeypatch.setattr("gonogo.check.findings.gather_runs_of_inputs", fails)
     report = judged(completed())
     assert report.verdict is Verdict.GO
     assert [skipped.why.en[:55] for skipped in report.skipped if skipped.what.en == "the run's files"] == [
@@ -320,12 +320,12 @@ def test_a_project_that_is_not_there_is_said(project: Path) -> None:
 def test_what_was_found_before_the_start_is_kept_for_the_report(project: Path) -> None:
     files = check_project(COMMAND, use_installed=False)
     path = project / "check.json"
-    path.write_bytes(dump(files))
-    kept = load(path)
+    path.write_bytes(dump_findings(files))
+    kept = load_findings(path)
     assert kept.findings == files.findings
     assert "train.py" in kept.sources
     path.write_text("{")
-    assert load(path) == StaticFindings()
+    assert load_findings(path) == StaticFindings()
 
 
 def test_a_finding_with_nothing_beside_it_is_as_it_was(project: Path) -> None:

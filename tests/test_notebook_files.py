@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.evidence.notebook import python_of
+from gonogo.evidence.notebook import notebook_to_python
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.queued import unpacked
 from gonogo.rehearse.request import RehearsalRequest
@@ -52,16 +52,18 @@ def test_a_notebook_is_its_python_line_by_line() -> None:
         ["x = 1\n", "y = '\u5206\u7247'"],
     )
     for text in (json.dumps(notebook(*cells), indent=1), json.dumps(notebook(*cells), indent=1, ensure_ascii=False)):
-        python = (python_of(text.encode()) or b"").decode()
+        python = (notebook_to_python(text.encode()) or b"").decode()
         compile(python, "notebook", "exec")
         lines, written = python.splitlines(), text.splitlines()
         for code in ("import torch", "x = 1"):
             assert code in written[lines.index(code)]
         assert "rm -rf" not in python
         assert "import no" not in python
-    assert (python_of(json.dumps(notebook(*cells)).encode()) or b"").count(b"\n") == 7  # all on one line of the file
+    assert (notebook_to_python(json.dumps(notebook(*cells)).encode()) or b"").count(
+        b"\n"
+    ) == 7  # all on one line of the file
     for wrong in (b"", b"{}", b"[1]", b'{"cells": 3}', b"\xff", b"[" * 9000):
-        assert python_of(wrong) is None
+        assert notebook_to_python(wrong) is None
 
 
 def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path) -> None:
@@ -76,7 +78,7 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
         assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
     (project / "broken.ipynb").write_text("{")
     for wrong, why in (
-        ("broken.ipynb", "not a notebook"),
+        ("broken.ipynb", "is not a Jupyter notebook"),
         ("none.ipynb", "no such file"),
         ("none.yaml", "no such file"),
     ):

@@ -10,7 +10,7 @@ from gonogo.check import parallel
 
 
 def _two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "processors", lambda: 2)
+    monkeypatch.setattr(parallel, "usable_processor_count", lambda: 2)
 
 
 @pytest.mark.parametrize("count", [0, 3, 200])
@@ -31,7 +31,7 @@ def test_many_are_asked_in_other_processes_and_few_are_not(monkeypatch: pytest.M
 
 
 def test_one_processor_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "processors", lambda: 1)
+    monkeypatch.setattr(parallel, "usable_processor_count", lambda: 1)
     assert {*parallel.parallel_map(lambda number: os.getpid(), 200, lambda done: None)} == {os.getpid()}
 
 

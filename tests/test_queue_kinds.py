@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from gonogo.check.findings import check
-from gonogo.check.runs import gather
+from gonogo.check.runs import gather_runs_of_inputs
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.launch.jobs.workload import Workload, script_of, unfilled_variables
-from gonogo.evidence.launch.manifest import workloads
+from gonogo.evidence.launch.jobs.workload import Workload, shell_code_of, unfilled_variables
+from gonogo.evidence.launch.manifest import parse_workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
@@ -77,7 +77,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def written(content: str | dict[str, Any]) -> Workload:
     Path("job.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content, width=1000))
-    (work,) = workloads(SourceFile.read("job.yaml"))
+    (work,) = parse_workloads(SourceFile.read("job.yaml"))
     return work
 
 
@@ -109,7 +109,10 @@ def test_half_an_instance_is_not_the_instance(project: Path) -> None:
 
 
 def test_a_pod_without_accelerators_is_no_training(project: Path) -> None:
-    assert workloads(SourceFile("pod.yaml", yaml.safe_dump({**job("Pod", "v1"), **pod(["python"], 0)}).encode())) == ()
+    assert (
+        parse_workloads(SourceFile("pod.yaml", yaml.safe_dump({**job("Pod", "v1"), **pod(["python"], 0)}).encode()))
+        == ()
+    )
 
 
 RAY = """\
@@ -132,7 +135,7 @@ spec:
 def test_a_ray_job_is_its_driver_on_the_groups_with_accelerators(project: Path) -> None:
     work = written(RAY)
     assert (work.kind, work.nodes, work.gpus, work.environment["HF_HOME"].text) == ("RayJob", 2, 8, "/cache")
-    code = script_of(work)
+    code = shell_code_of(work)
     assert code is not None
     assert code.text == "python train.py --deepspeed ds.json"
     assert str(told().version("deepspeed")) == "0.14.2"
@@ -144,7 +147,11 @@ def test_a_ray_job_is_its_driver_on_the_groups_with_accelerators(project: Path) 
 
 
 def told() -> Environment:
-    (run,) = [run for run in gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs if run.launch]
+    (run,) = [
+        run
+        for run in gather_runs_of_inputs(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs
+        if run.launch
+    ]
     assert run.environment.declared is not None
     return run.environment.declared
 
@@ -208,7 +215,7 @@ def test_a_template_is_to_be_rendered_first(project: Path) -> None:
     Path("job.yaml").write_text(text)
     with pytest.raises(UserError, match="helm template"):
         unpacked(RehearsalRequest(["job.yaml"]))
-    (gap,) = gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).not_ours
+    (gap,) = gather_runs_of_inputs(["job.yaml"], (), settings=CheckSettings(), use_installed=True).not_ours
     assert "helm template" in gap.why.en
     assert "helm template" in gap.why.zh
 
@@ -328,7 +335,9 @@ def test_what_a_container_installs_before_it_trains_is_its_environment(
     (project / "launch.sh").write_text(f"#!/bin/bash\n{command}\n")
     (project / "requirements.txt").write_text("deepspeed==0.16.9\n")
     what: tuple[list[str], tuple[str, ...]] = ([], ("bash", "launch.sh")) if typed else (["launch.sh"], ())
-    runs = [run for run in gather(*what, settings=CheckSettings(), use_installed=True).runs if run.launch]
+    runs = [
+        run for run in gather_runs_of_inputs(*what, settings=CheckSettings(), use_installed=True).runs if run.launch
+    ]
     found = runs[0].environment.declared
     assert found is not None
     assert (str(found.version("deepspeed")), str(found.version("torch"))) == ("0.14.2", "2.6.0")

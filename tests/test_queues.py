@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.check.runs import gather
+from gonogo.check.runs import gather_runs_of_inputs
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
+from gonogo.evidence.launch.manifest import Workload, is_manifest, parse_workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty
@@ -140,7 +140,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def work_in(text: str) -> Workload:
     source = SourceFile("job.yaml", text.encode())
     assert is_manifest(source)
-    (work,) = workloads(source)
+    (work,) = parse_workloads(source)
     return work
 
 
@@ -230,7 +230,7 @@ def test_check_follows_a_job_to_its_config(project: Path, name: str) -> None:
 )  # fmt: skip
 def test_what_is_no_job_or_broken_is_none(text: str) -> None:
     source = SourceFile("job.yaml", text.encode())
-    assert [work for work in workloads(source) if work.words] == []
+    assert [work for work in parse_workloads(source) if work.words] == []
     assert read_launches(source) == ()
 
 
@@ -248,7 +248,11 @@ IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
 def environment_in(folder: Path, job: str, requirements: str = "") -> Environment:
     (folder / "job.yaml").write_text(job)
     (folder / "requirements.txt").write_text(requirements)
-    (run,) = [run for run in gather(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs if run.launch]
+    (run,) = [
+        run
+        for run in gather_runs_of_inputs(["job.yaml"], (), settings=CheckSettings(), use_installed=True).runs
+        if run.launch
+    ]
     assert run.environment.declared is not None, "this machine is not the image"
     return run.environment.declared
 
@@ -287,7 +291,7 @@ def test_a_containers_image_is_the_environment_of_what_it_runs(project: Path, co
     def told(requirements: str) -> Environment:
         (project / "requirements.txt").write_text(requirements)
         what: tuple[list[str], tuple[str, ...]] = ([], ("bash", "launch.sh")) if typed else (["launch.sh"], ())
-        gathered = gather(*what, settings=CheckSettings(), use_installed=True)
+        gathered = gather_runs_of_inputs(*what, settings=CheckSettings(), use_installed=True)
         (run,) = [run for run in gathered.runs if run.launch]
         assert run.launch is not None
         assert run.launch.in_container
@@ -302,7 +306,7 @@ def test_a_containers_image_is_the_environment_of_what_it_runs(project: Path, co
 
 def test_of_a_container_without_an_image_this_machine_tells_nothing(project: Path) -> None:
     (project / "launch.sh").write_text("docker exec trainer torchrun --nproc_per_node 8 train.py\n")
-    (run,) = gather([], ("bash", "launch.sh"), settings=CheckSettings(), use_installed=True).runs
+    (run,) = gather_runs_of_inputs([], ("bash", "launch.sh"), settings=CheckSettings(), use_installed=True).runs
     assert run.environment.declared is not None
     assert run.environment.declared.packages == {}
 

@@ -9,7 +9,7 @@ import pytest
 
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.failure_log import read_logs
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.index import all_hazards
@@ -54,7 +54,7 @@ def own_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def features(folder: Path, log: str) -> Features:
     path = folder / "of_thread.log"
     path.write_text(log.format(user="li", line=12))
-    return features_of(read_logs(sources([str(path)])[0], (), Setup()))
+    return features_of(read_logs(find_log_sources([str(path)])[0], (), Setup()))
 
 
 def written(folder: Path, log: str | bytes) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ports import free_port
 
-from gonogo.evidence.launch.launchers.slurm import sbatch_directives, variables
+from gonogo.evidence.launch.launchers.slurm import sbatch_directives, slurm_variables
 from gonogo.evidence.source_file import SourceFile
 
 SBIN = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
@@ -140,7 +140,7 @@ def test_what_is_believed_of_a_jobs_variables_is_what_slurm_sets(
     job.write_text(f"{HEAD}env | grep ^SLURM_\n")
     assert submit("job.sbatch").returncode == 0
     real = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines())
-    believed = variables(sbatch_directives(SourceFile.read(job)))
+    believed = slurm_variables(sbatch_directives(SourceFile.read(job)))
     assert len(believed) >= 6
     assert {name: real.get(name) for name in believed} == believed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.stall import find_stall
@@ -46,7 +46,7 @@ def test_ranks_in_different_collectives(works: tuple[str, str], diverged: bool) 
     stall = find_stall(log_of(*(time_out(rank, work) for rank, work in enumerate(works))))
     assert stall is not None
     assert [one.rank for one in stall.time_outs] == [0, 1]
-    assert stall.diverged is diverged
+    assert stall.has_diverged is diverged
 
 
 def test_older_wordings_are_read() -> None:
@@ -65,7 +65,7 @@ def test_a_fault_of_the_device_is_no_time_out() -> None:
 
 @pytest.mark.parametrize("words", ["Process 3 exited with code -9", "exit code: 137", "exits with code -9"])
 def test_how_a_process_ended(words: str) -> None:
-    assert [code for _, code in exits(log_of(words))] == [-9]
+    assert [code for _, code in process_exits(log_of(words))] == [-9]
 
 
 def test_the_first_failure_of_torchruns_summary() -> None:
@@ -76,7 +76,7 @@ def test_the_first_failure_of_torchruns_summary() -> None:
         "  rank      : 10 (local_rank: 2)",
         "  exitcode  : -9 (pid: 48096)",
     )
-    first = first_failure(log)
+    first = torchrun_first_failure(log)
     assert first is not None
     assert (first.rank, first.exit_code, first.host) == (10, -9, "node-7")
 
@@ -93,7 +93,7 @@ def test_the_first_failure_of_torchruns_summary() -> None:
     ],
 )
 def test_exit_codes(line: str, code: int) -> None:
-    assert [told for _, told in exits(log_of(line))] == [code]
+    assert [told for _, told in process_exits(log_of(line))] == [code]
 
 
 def test_a_log_that_ends_where_the_ranks_meet(tmp_path: Path) -> None:

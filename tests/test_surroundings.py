@@ -43,7 +43,7 @@ class TestFilesAndServers:
         error = "FileNotFoundError: [Errno 2] No such file or directory: '/out/weights/step_12/index.json'"
         said = answer(tmp_path, framed("vllm/loader.py", "open(path)", error))
         assert "index.json of step_12 is not there when this process reads it" in said
-        assert "keep more of them" in said
+        assert "keep more such folders" in said
 
     def test_a_checkpoint_in_another_form(self, tmp_path: Path) -> None:
         error = "FileNotFoundError: [Errno 2] No such file or directory: 'out/checkpoint-500/model.index.json'"
@@ -170,13 +170,13 @@ class TestClues:
     def test_a_flag_that_leaves_a_part_out(self, tmp_path: Path) -> None:
         log = framed("slime/ray/r.py", "mpu.get_size()", "AssertionError: data parallel group is not initialized")
         told = clues(report_on(tmp_path, log, "python train.py --debug-rollout-only --lr 1"))
-        assert "debug-rollout-only in the launch leaves a part of the program out" in told
+        assert "debug-rollout-only in the launch command leaves a part of the program out" in told
         assert "leaves a part" not in clues(report_on(tmp_path, log, "python train.py --lr 1"))
 
     def test_a_setting_with_the_words_of_a_class(self, tmp_path: Path) -> None:
         error = "TypeError: FastOffloadOptimizer_Stage3.__init__() missing 1 required positional argument: 'names'"
         log = framed("deepspeed/runtime/engine.py", "o = FastOffloadOptimizer_Stage3(", error)
-        assert "fast_offload in the launch has the words of" in clues(
+        assert "fast_offload in the launch command has the words of" in clues(
             report_on(tmp_path, log, "python train.py --fast_offload")
         )
         assert "has the words of" not in clues(report_on(tmp_path, log, "python train.py --fast_start"))

@@ -10,7 +10,7 @@ from made_up import error
 from msgspec.structs import replace
 
 from gonogo.check.findings import check
-from gonogo.evidence.rehearsal.record import Frame, Phase, Shortage
+from gonogo.evidence.rehearsal.record import Frame, MemoryShortage, Phase
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.loop_edits import loop_candidates
 from gonogo.trials.cure.memory import memory_candidates
@@ -35,7 +35,7 @@ engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.param
 def candidates(folder: Path, by_category: dict[str, int], stage: int = 2) -> list[Candidate]:
     """What is tried where the peak on 80 GiB is this."""
     peak = sum(by_category.values())
-    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
+    short = MemoryShortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
     device = replace(samples.device_memory(allocated=peak, shortage=short), by_category=by_category)
     config: dict[str, object] = {"zero_optimization": {"stage": stage}}
     record = samples.rehearsal_record(
@@ -88,7 +88,7 @@ def test_settings_of_the_trainer_are_options_of_its_launch(tmp_path: Path, monke
     (tmp_path / "train.py").write_text(TRAINER)
     (tmp_path / "launch.sh").write_text("torchrun train.py --output_dir out --per_device_train_batch_size 4\n")
     monkeypatch.chdir(tmp_path)
-    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
+    short = MemoryShortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, "forward", 0)
     held = {"parameters": 10 * GIB, "activations": 120 * GIB}
     device = replace(samples.device_memory(allocated=130 * GIB, shortage=short), by_category=held)
     record = samples.rehearsal_record(samples.rank_record(0, "out-of-memory", devices=[device]))
@@ -131,7 +131,7 @@ def test_a_loop_of_the_users_own_is_changed_in_one_value(
     (tmp_path / "train.py").write_text(EVALUATES)
     monkeypatch.chdir(tmp_path)
     frame = Frame(str(tmp_path / "train.py"), line, "<module>", "", "user")
-    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, phase, 0, frames=(frame,))
+    short = MemoryShortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, phase, 0, frames=(frame,))
     run = check([], ["torchrun", "--nproc_per_node", "8", "train.py"]).gathered.runs[0]
     found = list(loop_candidates(error("gpu-oom-activations"), short, run))
     written = [apply_edits(tmp_path, one) for one in found]

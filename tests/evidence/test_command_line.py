@@ -54,7 +54,7 @@ def test_values(words: str, name: str, value: object, tmp_path: Path) -> None:
 def test_duplicates(tmp_path: Path) -> None:
     options = options_of(tmp_path, "--a 1 --b --a 2")
     assert options.duplicates == ("a",)
-    assert [field.value for field in options.all("a")] == ["1", "2"]
+    assert [field.value for field in options.all_values("a")] == ["1", "2"]
     place = options.place_of("a")
     assert place is not None
     assert place.text == "--a 2"
@@ -114,7 +114,7 @@ def test_the_tables_have_the_options_of_the_installed_launchers(package: str, na
     for action in parser._actions:
         flag = action.nargs == 0
         for word in action.option_strings:
-            known = table.name_of(word)
+            known = table.option_name_of(word)
             if known is None or (known in table.flags) != flag:
                 moved.append(f"{word} ({'a flag' if flag else 'takes a value'})")
     version = importlib.metadata.version(package)

@@ -10,13 +10,13 @@ import pytest
 
 from gonogo.evidence.environment import compatibility
 from gonogo.evidence.environment.compatibility import (
-    architecture,
     bitsandbytes_cuda_versions,
-    first_release_with_model,
+    gpu_architecture,
     gpu_compute_capability,
-    known_bad,
+    known_bugs_of_release,
     minimum_driver,
     pypi_torch_cuda,
+    releases_with_model_type,
     requirements_of_release,
     supports_compute_capability,
     torch_build,
@@ -107,22 +107,22 @@ def test_capability_agrees_with_the_accelerators() -> None:
 def test_architectures() -> None:
     names = {(8, 0): "Ampere", (8, 6): "Ampere", (8, 9): "Ada Lovelace", (9, 0): "Hopper", (7, 0): "Volta"}
     for capability, name in names.items():
-        row = architecture(capability)
+        row = gpu_architecture(capability)
         assert row is not None
         assert row.name == name
-    assert architecture((20, 0)) is None
+    assert gpu_architecture((20, 0)) is None
 
 
 def test_model_types() -> None:
     firsts = {"mistral": "4.34.0", "qwen2": "4.37.0", "qwen2_vl": "4.45.0", "qwen2_5_vl": "4.49.0", "qwen3": "4.51.0"}
     for model_type, first in firsts.items():
-        row = first_release_with_model(model_type)
+        row = releases_with_model_type(model_type)
         assert row is not None
         assert (row.first, row.oldest) == (first, False)
-    llama = first_release_with_model("llama")
+    llama = releases_with_model_type("llama")
     assert llama is not None
     assert llama.oldest
-    assert first_release_with_model("no_such_model") is None
+    assert releases_with_model_type("no_such_model") is None
     assert parse_version(compatibility.newest_known_transformers()) is not None
 
 
@@ -140,10 +140,10 @@ def test_requirements_of_packages() -> None:
 
 
 def test_known_faults() -> None:
-    assert any("clip" in row.when for row in known_bad("deepspeed", "0.14.2"))
-    assert not any("clip" in row.when for row in known_bad("deepspeed", "0.14.3"))
-    assert [row.when for row in known_bad("deepspeed", "0.18.0")] == ["zero2-accumulation", "zero2"]
-    assert known_bad("nothing") == ()
-    for row in known_bad("deepspeed"):
-        assert row.text.en
-        assert re.search(r"[\u4e00-\u9fff]", row.text.zh)
+    assert any("clip" in row.when for row in known_bugs_of_release("deepspeed", "0.14.2"))
+    assert not any("clip" in row.when for row in known_bugs_of_release("deepspeed", "0.14.3"))
+    assert [row.when for row in known_bugs_of_release("deepspeed", "0.18.0")] == ["zero2-accumulation", "zero2"]
+    assert known_bugs_of_release("nothing") == ()
+    for row in known_bugs_of_release("deepspeed"):
+        assert row.effect_text.en
+        assert re.search(r"[\u4e00-\u9fff]", row.effect_text.zh)

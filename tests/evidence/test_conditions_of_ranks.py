@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.rank_divergence import asks_for_rank
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
+from gonogo.evidence.rehearsal.rank_divergence import depends_on_rank
 from gonogo.finding.frame import Frame
 
 _CASES = {
@@ -26,14 +26,14 @@ _CASES = {
 @pytest.mark.parametrize(("source", "asks"), _CASES.values(), ids=_CASES)
 def test_a_condition_is_followed_to_where_its_names_were_computed(tmp_path: Path, source: str, asks: bool) -> None:
     (guard,) = _guards(tmp_path, source)
-    assert asks_for_rank(guard.texts) == asks
+    assert depends_on_rank(guard.texts) == asks
 
 
 def _guards(folder: Path, source: str) -> list:  # type: ignore[type-arg]
     path = folder / "train.py"
     path.write_text(source)
     line = 1 + source.splitlines().index(next(one for one in source.splitlines() if "HERE" in one))
-    return list(guards_of([Frame(str(path), line, "f", "", "user")]))
+    return list(conditions_around_stack([Frame(str(path), line, "f", "", "user")]))
 
 
 def test_a_loop_knows_the_conditions_by_which_it_is_left(tmp_path: Path) -> None:
@@ -50,4 +50,4 @@ for step in range(9):
 """
     (loop,) = _guards(tmp_path, source)
     assert [(one.line, one.text) for one in loop.exits] == [(4, "stop"), (6, "step > limit")]
-    assert [asks_for_rank(one.texts) for one in loop.exits] == [True, False]
+    assert [depends_on_rank(one.texts) for one in loop.exits] == [True, False]

@@ -218,7 +218,7 @@ def test_accelerate_fills_in_its_own() -> None:
         "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
     }
     assert config.zero_stage == 3
-    assert config.offload("optimizer").value == "none"
+    assert config.offload_target("optimizer").value == "none"
     # The Trainer's arguments come first.
     both = config_of(auto, Given({"gradient_accumulation_steps": 4, "max_grad_norm": 2}), accelerate=settings)
     assert both.get("gradient_accumulation_steps").value == 4

@@ -14,12 +14,12 @@ from packaging.version import Version
 
 from gonogo.evidence.config.deepspeed import (
     DeepSpeedConfig,
-    deepspeed_config_of,
+    deepspeed_config_from_tree,
     is_deepspeed_config,
     read_deepspeed_config,
 )
-from gonogo.evidence.config.deepspeed_keys import is_comment_key, known
-from gonogo.evidence.config.deepspeed_presets import _releases, preset_config
+from gonogo.evidence.config.deepspeed_keys import find_key_info, is_comment_key
+from gonogo.evidence.config.deepspeed_presets import _preset_folders, preset_config
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.tables import TABLES
@@ -114,14 +114,14 @@ def test_zero_stage(zero: str, stage: int | None) -> None:
 )
 def test_offload(inner: str, optimizer: str | None, param: str) -> None:
     config = read(f'{{"zero_optimization": {{"stage": 3, {inner}}}}}')
-    assert (config.offload("optimizer").value, config.offload("param").value) == (optimizer, param)
+    assert (config.offload_target("optimizer").value, config.offload_target("param").value) == (optimizer, param)
 
 
 def test_what_cannot_be_read_is_unknown() -> None:
     config = read("[1]")
     assert not config.readable
     assert config.get("zero_optimization").unknown
-    assert config.offload("optimizer").unknown
+    assert config.offload_target("optimizer").unknown
     assert list(config.entries()) == []
 
 
@@ -235,7 +235,7 @@ def test_edits_do_what_they_say(value: dict[str, Any], indent: int | str | None,
 def test_arbitrary_bytes_give_an_answer(data: bytes) -> None:
     config = read(data)
     assert config.zero_stage in (None, 0, 1, 2, 3)
-    config.offload("optimizer")
+    config.offload_target("optimizer")
     is_deepspeed_config(SourceFile("x.json", data))
     for keys, field in config.entries():
         field.span()
@@ -247,11 +247,11 @@ def test_arbitrary_bytes_give_an_answer(data: bytes) -> None:
 
 
 def test_other_sources_make_a_config_too() -> None:
-    config = deepspeed_config_of({"zero_optimization": {"stage": 2}}, name="in train.py")
+    config = deepspeed_config_from_tree({"zero_optimization": {"stage": 2}}, name="in train.py")
     assert (config.zero_stage, config.get("zero_optimization", "stage").place) == (2, None)
     place = SourceFile("train.py", b"stage = 3").place(8, 9)
     fields = {"zero_optimization": {"stage": Field(3, place=place), "overlap_comm": Field.not_known()}}
-    placed = deepspeed_config_of(fields, name="in train.py")
+    placed = deepspeed_config_from_tree(fields, name="in train.py")
     assert placed.zero_stage == 3
     assert placed.get("zero_optimization", "stage").place == place
     assert placed.get("zero_optimization", "overlap_comm").unknown
@@ -260,7 +260,7 @@ def test_other_sources_make_a_config_too() -> None:
     deep: dict[str, Any] = {}
     for _ in range(5000):
         deep = {"a": deep}
-    assert deepspeed_config_of(deep, name="deep").zero_stage == 0
+    assert deepspeed_config_from_tree(deep, name="deep").zero_stage == 0
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,11 @@ def test_recognises_its_own(text: str, expected: bool) -> None:
 def test_presets_by_name_and_release() -> None:
     newest = preset_config("ms-swift", "zero3_offload")
     assert newest is not None
-    assert (newest.name, newest.zero_stage, newest.offload("param").value) == ("ms-swift's zero3_offload", 3, "cpu")
+    assert (newest.name, newest.zero_stage, newest.offload_target("param").value) == (
+        "ms-swift's zero3_offload",
+        3,
+        "cpu",
+    )
     assert newest.preset == "zero3_offload"
     older = preset_config("ms-swift", "zero3", version=Version("3.0.3"))
     assert older is not None
@@ -313,14 +317,16 @@ def test_presets_by_name_and_release() -> None:
 
 @pytest.mark.parametrize("framework", ["ms-swift", "llamafactory"])
 def test_presets_are_faultless(framework: str) -> None:
-    names = [path.stem for path in _releases(framework)[-1].glob("*.json")]
+    names = [path.stem for path in _preset_folders(framework)[-1].glob("*.json")]
     assert len(names) >= 6
     for name in names:
         config = preset_config(framework, name)
         assert config is not None
         assert config.problems == ()
         unknown = {
-            ".".join(keys) for keys, _ in config.entries() if known(keys) is None and not is_comment_key(keys[-1])
+            ".".join(keys)
+            for keys, _ in config.entries()
+            if find_key_info(keys) is None and not is_comment_key(keys[-1])
         }
         # LLaMA-Factory's fp8 example has these, which DeepSpeed passes over.
         assert {one for one in unknown if not one.startswith(("comms_config", "monitor_config"))} == set()

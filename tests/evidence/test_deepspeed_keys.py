@@ -11,13 +11,13 @@ import pytest
 
 from gonogo.evidence.config.deepspeed_keys import (
     KeyInfo,
-    children,
+    builtin_optimizers,
+    builtin_schedulers,
+    find_key_info,
     is_comment_key,
-    known,
-    nearest,
-    optimizers,
-    releases,
-    schedulers,
+    known_child_keys,
+    nearest_known_key,
+    sampled_releases,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -38,18 +38,18 @@ def paths(key: Key, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...],
 def test_installed_deepspeed_has_no_key_that_the_table_lacks() -> None:
     release = installed()
     missing = [".".join(path) for path, key in paths(keys_of(release)) if not key.refused and unknown(path)]
-    missing += [f"optimizer {name}" for name in optimizers_of(release) if name not in optimizers()]
-    missing += [f"scheduler {name}" for name in schedulers_of(release) if name not in schedulers()]
+    missing += [f"optimizer {name}" for name in optimizers_of(release) if name not in builtin_optimizers()]
+    missing += [f"scheduler {name}" for name in schedulers_of(release) if name not in builtin_schedulers()]
     assert missing == [], f"DeepSpeed {release.version}: run python -m scripts.deepspeed_keys with it installed"
 
 
 def unknown(path: tuple[str, ...]) -> bool:
-    return path[-1] not in children(path[:-1])
+    return path[-1] not in known_child_keys(path[:-1])
 
 
 def test_installed_deepspeed_refuses_no_key_that_the_table_allows() -> None:
     refused = [".".join(path) for path, key in paths(keys_of(installed())) if key.refused]
-    assert [path for path in refused if not (known(path.split(".")) or KeyInfo()).refused] == []
+    assert [path for path in refused if not (find_key_info(path.split(".")) or KeyInfo()).refused] == []
 
 
 @pytest.mark.slow
@@ -89,52 +89,52 @@ show(HybridEngineConfig, ["hybrid_engine"])
 
 
 def test_keys_tell_type_default_values_and_releases() -> None:
-    device = known(("zero_optimization", "offload_optimizer", "device"))
+    device = find_key_info(("zero_optimization", "offload_optimizer", "device"))
     assert device is not None
     assert (device.type, device.default, set(device.values)) == ("str", "none", {"none", "cpu", "nvme"})
-    bucket = known(("zero_optimization", "reduce_bucket_size"))
+    bucket = find_key_info(("zero_optimization", "reduce_bucket_size"))
     assert bucket is not None
     assert (bucket.default, dict(bucket.bounds), bucket.since) == (500_000_000, {"gt": 0}, "")
-    zero = known(("zero_optimization",))
+    zero = find_key_info(("zero_optimization",))
     assert zero is not None
     assert zero.closed
-    clipping = known(("gradient_clipping",))
+    clipping = find_key_info(("gradient_clipping",))
     assert clipping is not None
     assert clipping.default == 1.0
-    assert releases()[0] == "0.3.16"
+    assert sampled_releases()[0] == "0.3.16"
 
 
 def test_older_keys_are_known_with_what_replaced_them() -> None:
-    offload = known(("zero_optimization", "cpu_offload"))
+    offload = find_key_info(("zero_optimization", "cpu_offload"))
     assert offload is not None
     assert (offload.deprecated, offload.replacement) == (True, "offload_optimizer")
-    gather = known(("zero_optimization", "stage3_gather_fp16_weights_on_model_save"))
+    gather = find_key_info(("zero_optimization", "stage3_gather_fp16_weights_on_model_save"))
     assert gather is not None
     assert gather.replacement == "stage3_gather_16bit_weights_on_model_save"
-    threads = known(("aio", "thread_count"))
+    threads = find_key_info(("aio", "thread_count"))
     assert threads is not None
     assert threads.until
-    nebula = known(("nebula",))
+    nebula = find_key_info(("nebula",))
     assert nebula is not None
     assert nebula.refused
 
 
 def test_free_subtrees_are_not_judged() -> None:
     for path in ("optimizer.params.anything", "compression_training.a.b", "pipeline.x", "amp.opt_level"):
-        info = known(path.split("."))
+        info = find_key_info(path.split("."))
         assert info is not None, path
         assert info.free
-    assert known(("zero_optimization", "anything")) is None
-    assert known(("anything",)) is None
+    assert find_key_info(("zero_optimization", "anything")) is None
+    assert find_key_info(("anything",)) is None
 
 
 def test_optimizers_and_schedulers_by_name() -> None:
-    adam = optimizers()["adamw"]
+    adam = builtin_optimizers()["adamw"]
     assert {"lr", "betas", "eps", "weight_decay", "torch_adam", "adam_w_mode"} <= set(adam.children)
-    assert "sgd" not in optimizers()
-    decay = schedulers()["WarmupDecayLR"]
+    assert "sgd" not in builtin_optimizers()
+    decay = builtin_schedulers()["WarmupDecayLR"]
     assert {"total_num_steps", "warmup_num_steps"} <= set(decay.children)
-    onebit = optimizers()["onebitadam"]
+    onebit = builtin_optimizers()["onebitadam"]
     assert onebit.until
 
 
@@ -160,7 +160,7 @@ def test_optimizers_and_schedulers_by_name() -> None:
     ],
 )
 def test_nearest(wrong: str, meant: str | None) -> None:
-    assert nearest(wrong.split(".")) == meant
+    assert nearest_known_key(wrong.split(".")) == meant
 
 
 def test_remarks() -> None:
@@ -175,7 +175,7 @@ def test_no_key_is_offered_that_has_gone() -> None:
             yield (*at, name), info
             yield from walk(info.children, (*at, name))
 
-    for path, _ in walk(children(), ()):
-        found = nearest((*path[:-1], path[-1] + "s"))
-        info = known(found.split(".")) if found is not None else None
+    for path, _ in walk(known_child_keys(), ()):
+        found = nearest_known_key((*path[:-1], path[-1] + "s"))
+        info = find_key_info(found.split(".")) if found is not None else None
         assert info is None or not (info.until or info.refused or info.deprecated), found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Assumption, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty
@@ -61,7 +61,7 @@ def test_a_value_that_was_assumed_makes_it_uncertain(tmp_path: Path, program: st
     def side(rank: int, mark: str) -> Side:
         frames = (Frame(str(path), line(mark), "<module>", lines[line(mark) - 1], "user"),)
         call = CollectiveCall(mark, (0, 1), 3, frames=frames)
-        return Side((rank,), call, guards=tuple(guards_of(frames)))
+        return Side((rank,), call, guards=tuple(conditions_around_stack(frames)))
 
     ranks = [RankRecord(rank, rank, f"cuda:{rank}", "diverged") for rank in (0, 1)]
     what = "a number computed from unknown values is 16 in one step, 1/16 in the next"
@@ -71,4 +71,4 @@ def test_a_value_that_was_assumed_makes_it_uncertain(tmp_path: Path, program: st
     record.divergence = Divergence("other-call", (side(1, "first"), side(0, "second")))
     found = RankDivergence(record, record.divergence)
     assert found.certainty is (Certainty.CERTAIN if certain else Certainty.LIKELY)
-    assert (found.assumed is None) is certain
+    assert (found.assumption_behind is None) is certain

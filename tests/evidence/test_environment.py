@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.environment.this_machine import this_machine
+from gonogo.evidence.environment.this_machine import inspect_this_machine
 from gonogo.evidence.source_file import SourceFile
 
 
@@ -63,7 +63,7 @@ def test_requirements() -> None:
     assert environment.has("trl") is True
     assert environment.version("bitsandbytes") == Version("0.43.1")
     assert environment.within("nothing", ">=1") is None
-    assert not environment.known_absent("nothing")
+    assert not environment.is_known_absent("nothing")
     place = environment.place("deepspeed")
     assert place is not None
     assert (place.line, place.text) == (4, "deepspeed>=0.14,<0.15")
@@ -101,7 +101,7 @@ def test_a_freeze_is_all_there_is() -> None:
     lines = [f"package{n:02}=={n}.0" for n in range(25)]
     environment = environment_of("\n".join(lines))
     assert environment.complete
-    assert environment.known_absent("torch")
+    assert environment.is_known_absent("torch")
     assert environment.field("torch").absent
     assert not environment_of("\n".join(reversed(lines))).complete
     assert not environment_of("\n".join([*lines, "zlib>=1"])).complete
@@ -117,25 +117,25 @@ def test_json_of_versions() -> None:
     assert not environment.complete
     listed = environment_of('[{"name": "torch", "version": "2.1.0"}]', "list.json")
     assert listed.version("torch") == Version("2.1.0")
-    assert listed.known_absent("deepspeed")
+    assert listed.is_known_absent("deepspeed")
 
 
 def test_one_lies_over_the_other() -> None:
     low = environment_of('[{"name": "torch", "version": "2.1.0+cu118"}, {"name": "peft", "version": "0.1"}]', "l.json")
     high = environment_of("torch==2.3.0+cu121")
-    both = high.over(low)
+    both = high.merged_over(low)
     assert both.version("torch") == Version("2.3.0+cu121")
     assert both.cuda.value == "12.1"
     assert both.has("peft") is True
     assert not both.complete
-    assert low.over(high).packages.keys() == {"torch", "peft"}
-    assert low.over(high).complete
-    assert Environment.unknown().over(low) == low
+    assert low.merged_over(high).packages.keys() == {"torch", "peft"}
+    assert low.merged_over(high).complete
+    assert Environment.unknown().merged_over(low) == low
 
 
 def test_this_interpreter() -> None:
-    environment = this_machine()
+    environment = inspect_this_machine()
     assert environment.complete
     assert environment.version("packaging") is not None
     assert environment.python.known
-    assert environment.known_absent("no-such-package")
+    assert environment.is_known_absent("no-such-package")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.failure.failure_facts import failure_facts
-from gonogo.evidence.failure.message import parsed_message
-from gonogo.evidence.failure.native import readable, string_abi
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.failure.message import parse_message
+from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.finding.failure import Message, PackageMention
 
@@ -19,7 +19,7 @@ from gonogo.finding.failure import Message, PackageMention
 def log_of(tmp_path: Path, text: str) -> FailureLog:
     path = tmp_path / "run.log"
     path.write_text(text)
-    return read_logs(sources([str(path)])[0], [], Setup())
+    return read_logs(find_log_sources([str(path)])[0], [], Setup())
 
 
 class TestOwner:
@@ -43,12 +43,14 @@ class TestOwner:
         ],
     )
     def test_of_a_path(self, path: str, owner: str, package: str, module: str | None) -> None:
-        found = owner_of(path)
+        found = code_owner_of_path(path)
         assert (found.owner, found.package) == (owner, package)
         assert module is None or found.module == module
 
     def test_an_egg_tells_its_release(self) -> None:
-        found = owner_of("/v/lib/python3.10/site-packages/deepspeed-0.14.2-py3.10.egg/deepspeed/runtime/engine.py")
+        found = code_owner_of_path(
+            "/v/lib/python3.10/site-packages/deepspeed-0.14.2-py3.10.egg/deepspeed/runtime/engine.py"
+        )
         assert (found.package, found.release) == ("deepspeed", "0.14.2")
 
 
@@ -72,15 +74,15 @@ class TestMessage:
         ],
     )
     def test_statements(self, text: str, form: str, subject: str, names: tuple[str, ...]) -> None:
-        message = parsed_message("RuntimeError", text)
+        message = parse_message("RuntimeError", text)
         assert (message.form, message.subject, message.names) == (form, subject, names)
 
     def test_a_key_error_is_a_key(self) -> None:
-        assert parsed_message("KeyError", "'chosen_labels'").names == ("chosen_labels",)
-        assert parsed_message("ValueError", "'chosen_labels'").form == ""
+        assert parse_message("KeyError", "'chosen_labels'").names == ("chosen_labels",)
+        assert parse_message("ValueError", "'chosen_labels'").form == ""
 
     def test_a_state_dict_has_two_lists(self) -> None:
-        message = parsed_message(
+        message = parse_message(
             "RuntimeError",
             "Error(s) in loading state_dict for Net:\n"
             '\tMissing key(s) in state_dict: "module.a.weight", "module.b.bias".\n'
@@ -105,10 +107,10 @@ class TestMessage:
         ],
     )
     def test_packages(self, text: str, packages: tuple[PackageMention, ...]) -> None:
-        assert parsed_message("ImportError", text).packages == packages
+        assert parse_message("ImportError", text).packages == packages
 
     def test_sizes_and_numbers_are_told_apart(self) -> None:
-        message = parsed_message(
+        message = parse_message(
             "RuntimeError",
             "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.10 GiB; ran for 600012 "
             "milliseconds; shape torch.Size([2, 32, 23]) and (4096x1024), batch 16 on cuda:3 in torch.bfloat16",
@@ -125,7 +127,7 @@ class TestMessage:
 
     def test_a_hostile_message_takes_no_time(self) -> None:
         for text in ("(" * 50_000, "a_" * 50_000, "1, " * 50_000, '"' * 50_000, "x>=1," * 20_000):
-            assert isinstance(parsed_message("RuntimeError", text), Message)
+            assert isinstance(parse_message("RuntimeError", text), Message)
 
 
 class TestFacts:
@@ -204,11 +206,11 @@ class TestFacts:
         text = "ImportError: /v/flash_attn_2_cuda.so: undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationESs\n"
         (symbol,) = failure_facts(log_of(tmp_path, text)).native
         assert symbol.library == "/v/flash_attn_2_cuda.so"
-        assert readable(symbol.symbol) == "c10::Error"
-        assert string_abi(symbol.symbol) == "old"
-        assert string_abi("_ZN3c105ErrorC2ENSt7__cxx1112basic_stringIcE") == "new"
-        assert string_abi("_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib") == ""
-        assert readable("ncclGroupEnd") == "ncclGroupEnd"
+        assert demangled_name(symbol.symbol) == "c10::Error"
+        assert cxx11_string_abi(symbol.symbol) == "old"
+        assert cxx11_string_abi("_ZN3c105ErrorC2ENSt7__cxx1112basic_stringIcE") == "new"
+        assert cxx11_string_abi("_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib") == ""
+        assert demangled_name("ncclGroupEnd") == "ncclGroupEnd"
 
     def test_nothing_failed(self, tmp_path: Path) -> None:
         facts = failure_facts(log_of(tmp_path, "{'loss': 2.1, 'epoch': 0.1}\n"))

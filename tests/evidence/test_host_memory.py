@@ -38,14 +38,14 @@ def record(*peaks: tuple[int, int, int, Phase], ranks_per_node: int = 8, nodes: 
 def test_all_ranks_run() -> None:
     (node,) = host_memory_by_node(record((0, 10, 10, "step"), (1, 14, 14, "step"), ranks_per_node=2))
     assert (node.peak_bytes, node.pinned_bytes, node.proven_bytes) == (24, 12, 24)
-    assert not node.estimated
-    assert node.fullest[0].rank == 1
+    assert not node.is_estimated
+    assert node.rank_with_highest_peak[0].rank == 1
 
 
 def test_the_first_rank_speaks_for_the_others_in_training() -> None:
     (node,) = host_memory_by_node(record((0, 10, 10, "step")))
     assert (node.peak_bytes, node.proven_bytes) == (80, 80)
-    assert node.estimated
+    assert node.is_estimated
 
 
 def test_the_first_rank_alone_gathers_for_saving() -> None:

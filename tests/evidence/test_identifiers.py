@@ -7,14 +7,14 @@ import ast
 import pytest
 
 from gonogo.evidence.script.identifiers import (
+    contains_words,
     has_option,
-    identifiers,
+    identifiers_in,
     is_main_guard,
     last_name,
     same_code,
-    says,
+    split_identifier,
     uses_name,
-    words,
 )
 
 
@@ -37,16 +37,16 @@ def code(text: str) -> ast.expr:
     ],
 )
 def test_words(name: str, parts: str) -> None:
-    assert words(name) == tuple(parts.split())
+    assert split_identifier(name) == tuple(parts.split())
 
 
 def test_a_phrase_is_whole_words_in_its_order() -> None:
-    assert says("is_main_process", "main_process")
-    assert says("cfgZero3", "zero_3")
-    assert not says("domain_processor", "main_process")
-    assert not says("process_main", "main_process")
-    assert not says("zero", "zero_3")
-    assert not says("", "rank")
+    assert contains_words("is_main_process", "main_process")
+    assert contains_words("cfgZero3", "zero_3")
+    assert not contains_words("domain_processor", "main_process")
+    assert not contains_words("process_main", "main_process")
+    assert not contains_words("zero", "zero_3")
+    assert not contains_words("", "rank")
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_a_phrase_is_whole_words_in_its_order() -> None:
     ],
 )
 def test_identifiers_are_names_and_keys_but_no_values(text: str, found: list[str]) -> None:
-    assert sorted(identifiers(code(text))) == sorted(found)
+    assert sorted(identifiers_in(code(text))) == sorted(found)
 
 
 def test_names_of_functions_and_classes_count_and_comments_do_not() -> None:
     tree = ast.parse("class Ranked:\n    def by_score(self, top):\n        '''by rank'''  # rank\n        return top\n")
-    assert sorted(set(identifiers(tree))) == ["Ranked", "by_score", "self", "top"]
+    assert sorted(set(identifiers_in(tree))) == ["Ranked", "by_score", "self", "top"]
     assert not uses_name(tree, "rank")
 
 

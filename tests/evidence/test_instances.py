@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from gonogo.evidence.environment.hardware import find_accelerator, parse_machine
-from gonogo.evidence.environment.instances import all_instances, rented
+from gonogo.evidence.environment.instances import all_instance_types, parse_instance_type
 from gonogo.finding.errors import UserError
 
 GIB = 1 << 30
 
 
 def test_every_instance_has_an_accelerator_a_size_and_a_source() -> None:
-    names = [instance.name for instance in all_instances()]
+    names = [instance.name for instance in all_instance_types()]
     assert len(names) == len(set(names)) > 100
-    for instance in all_instances():
+    for instance in all_instance_types():
         accelerator = find_accelerator(instance.accelerator)
         assert accelerator.name == instance.accelerator
         assert 1 <= instance.count <= 16
         assert instance.host_bytes > instance.count * 10 * GIB
         assert "https://" in instance.source
-        assert rented(instance.name) == (instance, None)
+        assert parse_instance_type(instance.name) == (instance, None)
         with pytest.raises(UserError):
             find_accelerator(instance.name)  # no name is both
 

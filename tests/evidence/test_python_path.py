@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.check.run_of_launch import RunMaker
+from gonogo.check.run_of_launch import RunBuilder
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.reading import launches_of_command
@@ -63,7 +63,7 @@ def _project(chance: random.Random, root: Path) -> list[str]:
 def _read(command: list[str], cwd: Path, variables: dict[str, str]) -> Run:
     os.chdir(cwd)
     (launch,) = launches_of_command(command, cwd, variables)
-    return RunMaker(Files(cwd)).run_of(launch, Environment.unknown())
+    return RunBuilder(Files(cwd)).run_of(launch, Environment.unknown())
 
 
 @pytest.fixture(autouse=True)

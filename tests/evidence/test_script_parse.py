@@ -92,7 +92,7 @@ def test_newer_syntax_is_no_fault_of_the_script(line: str, since: tuple[int, int
         assert problem is not None
         assert problem.kind == "newer-python"
         assert problem.needs == ".".join(map(str, since))
-        assert not problem.is_fault
+        assert not problem.is_rejected_by_python
 
 
 def test_other_encodings_are_read_at_their_places() -> None:

@@ -24,14 +24,14 @@ class TestVersions:
         setup = read_setup(environment=path)
         assert setup.version("deepspeed") is not None
         assert str(setup.version("torch")) == "2.1.0+cu118"
-        assert setup.release("torch") == (2, 1, 0)
+        assert setup.release_numbers("torch") == (2, 1, 0)
 
     def test_what_is_no_exact_version(self) -> None:
         setup = Setup(version_texts={"deepspeed": "0.14.*", "peft": "main"})
         assert setup.version("deepspeed") is None
-        assert setup.release("DeepSpeed") == (0, 14)
-        assert setup.release("peft") is None
-        assert setup.release("torch") is None
+        assert setup.release_numbers("DeepSpeed") == (0, 14)
+        assert setup.release_numbers("peft") is None
+        assert setup.release_numbers("torch") is None
 
     def test_broken_json(self, tmp_path: Path) -> None:
         path = tmp_path / "environment.json"
@@ -58,7 +58,7 @@ class TestConfig:
 
     def test_nothing_known(self) -> None:
         setup = Setup()
-        assert (setup.zero_stage, setup.offloads("optimizer"), setup.launcher, setup.processes) == (None,) * 4
+        assert (setup.zero_stage, setup.offloads("optimizer"), setup.launcher, setup.processes_per_node) == (None,) * 4
         assert not setup.mentions("x")
 
     @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ class TestConfig:
     ],
 )
 def test_launchers(launch: str, launcher: str | None, processes: int | None) -> None:
-    assert (Setup(launch=launch).launcher, Setup(launch=launch).processes) == (launcher, processes)
+    assert (Setup(launch=launch).launcher, Setup(launch=launch).processes_per_node) == (launcher, processes)
 
 
 class TestFilesThatCannotBeRead:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.published.swift_kind import swift_kind
+from gonogo.evidence.published.swift_kind import infer_swift_options
 
 CHATML = "<|im_start|>user {{ content }}<|im_end|>"
 QWEN2_5 = f"{CHATML} You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
@@ -42,28 +42,28 @@ def folder_of(place: Path, name: str, architecture: str | None, chat: str = "", 
 )
 def test_what_is_told(name: str, architecture: str, chat: str, told: tuple[str, str], tmp_path: Path) -> None:
     folder = folder_of(tmp_path, name, architecture, chat)
-    found = swift_kind(str(folder), folder)
+    found = infer_swift_options(str(folder), folder)
     assert (found.kind, found.template) == told
 
 
 def test_where_the_folder_came_from_tells_too(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "model", "Qwen2ForCausalLM", _name_or_path="Qwen/QwQ-32B")
-    assert swift_kind(str(folder), folder).template == "qwq"
+    assert infer_swift_options(str(folder), folder).template == "qwq"
 
 
 def test_a_folder_that_ms_swift_wrote_tells_itself(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "checkpoint-100", "Qwen2ForCausalLM")
     (folder / "args.json").write_text("{}")
-    assert swift_kind(str(folder), folder).kind == ""
+    assert infer_swift_options(str(folder), folder).kind == ""
 
 
 def test_without_an_architecture_the_class_of_the_model_decides(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "model", None)
-    assert swift_kind(str(folder), folder).kind == ""
-    assert swift_kind(str(folder), folder, "Gemma3ForCausalLM").kind == "gemma3_text"
+    assert infer_swift_options(str(folder), folder).kind == ""
+    assert infer_swift_options(str(folder), folder, "Gemma3ForCausalLM").kind == "gemma3_text"
 
 
 def test_a_name_of_the_hub_is_compared_by_itself(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "0123abc", "Qwen2ForCausalLM", QWEN2_5)
-    assert swift_kind("Qwen/Qwen2.5-7B-Instruct", folder).kind == ""
-    assert swift_kind("someone/own-model", folder).template == "qwen2_5"
+    assert infer_swift_options("Qwen/Qwen2.5-7B-Instruct", folder).kind == ""
+    assert infer_swift_options("someone/own-model", folder).template == "qwen2_5"

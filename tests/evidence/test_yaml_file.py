@@ -102,7 +102,7 @@ def test_the_last_of_two_counts() -> None:
 def test_what_stands_before_a_fault_is_read() -> None:
     found = config("a: 1\nb: {c: 2\nd: [\n")
     assert found.get("a").value == 1
-    assert not found.readable
+    assert not found.is_readable
     assert found.get("z").unknown
 
 
@@ -199,7 +199,7 @@ def test_inserting_keeps_to_its_neighbours() -> None:
 def test_accelerates_config() -> None:
     found = read_accelerate_config(SourceFile("a.yaml", CONFIG.encode()))
     assert found.distributed_type.value == "DEEPSPEED"
-    assert found.deepspeed_on
+    assert found.enables_deepspeed
     assert is_accelerate_config(found)
     assert not is_accelerate_config(config("a: 1\n"))
 
@@ -238,7 +238,7 @@ def test_any_bytes(data: bytes) -> None:
     for keys, field in found.entries():
         assert field.known or field.reason is not None
         assert found.get(*keys) is not None
-    for name in found.names():
+    for name in found.top_level_keys():
         place = found.key_place(name)
         assert place is None or 0 <= place.start <= place.end <= len(data)
         try:

@@ -36,8 +36,8 @@ def test_utf_16_is_said_with_the_way_out() -> None:
     Path("launch.sh").write_bytes("torchrun train.py\n".encode("utf-16"))
     [one] = checked("launch.sh").skipped
     assert one.what.en == "launch.sh"
-    assert "it is in UTF-16, which bash can't read: save it as UTF-8" in one.why.en
-    with pytest.raises(UserError, match=r"launch\.sh: it is in UTF-16"):
+    assert "the script is in UTF-16, which bash can't read: save it as UTF-8" in one.why.en
+    with pytest.raises(UserError, match=r"launch\.sh: the script is in UTF-16"):
         checked(command=("bash", "launch.sh"))
 
 
@@ -47,4 +47,4 @@ def test_a_script_that_another_sources_is_said_too() -> None:
     Path("launch.sh").write_text("source env.sh\ntorchrun train.py\n")
     [one] = checked("launch.sh").skipped
     assert one.what.en == "launch.sh"
-    assert "env.sh, which it sources, was not read: it is 563 KiB" in one.why.en
+    assert "env.sh, which was not read: the file has 563 KiB" in one.why.en

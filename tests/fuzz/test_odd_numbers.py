@@ -9,8 +9,8 @@ import pytest
 
 from gonogo.check.findings import check
 from gonogo.diagnose.findings import read_failure
-from gonogo.evidence.failure.message import sizes_in
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.failure.message import parse_shape_sizes
+from gonogo.evidence.number import parse_whole_number
 from gonogo.finding.errors import UserError
 
 HUGE = "9" * 5000
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [("8", 8), (" 8 ", 8), ("0", 0), ("-1", None), ("8x", None), ("²", None), ("", None), (HUGE, None)],
 )
 def test_a_whole_number(text: str, number: int | None) -> None:
-    assert whole_number_in(text) == number
+    assert parse_whole_number(text) == number
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_whole_number(text: str, number: int | None) -> None:
     [("16, -1, 128", [16, -1, 128]), ("8x128", [8, 128]), ("6-1", [6, -1]), ("1 2, , 3", [1, 2, 3]), ("", [])],
 )
 def test_sizes(text: str, sizes: list[int]) -> None:
-    assert sizes_in(text) == sizes
+    assert parse_shape_sizes(text) == sizes
 
 
 @pytest.mark.parametrize(

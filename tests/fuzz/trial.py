@@ -27,7 +27,7 @@ from fuzz.cases import Case, Fuzzer, laid
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.diagnose.findings import read_failure
-from gonogo.evidence.config.model import read_model
+from gonogo.evidence.config.model import read_model_config
 from gonogo.finding import Report
 from gonogo.finding.errors import UserError
 from gonogo.report import FORMATS, render
@@ -171,7 +171,7 @@ def _report(case: Case) -> Report:
     if case.how == "bash":
         return check(command=["bash", case.main], settings=settings, use_installed=False).report
     if case.how == "file":
-        read_model(".", Path.cwd())
+        read_model_config(".", Path.cwd())
         return check([case.main], settings=settings, use_installed=False).report
     return check(["."], settings=settings or CheckSettings(), use_installed=False).report
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.records import NonFinite, WarningRecord
+from gonogo.evidence.guarded.records import NonFiniteRecord, WarningRecord
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
 from gonogo.guard.rank.worker import Guard
@@ -52,7 +52,7 @@ def guard(tmp_path: Path) -> Guard:
     return one
 
 
-def found(guard: Guard, model: nn.Module, *batches: torch.Tensor) -> tuple[list[NonFinite], list[WarningRecord]]:
+def found(guard: Guard, model: nn.Module, *batches: torch.Tensor) -> tuple[list[NonFiniteRecord], list[WarningRecord]]:
     look_for_nonfinite(guard, model)
     for batch in batches:
         loss = model(batch).mean()

@@ -7,22 +7,22 @@ from pathlib import Path
 from gonogo.evidence.guarded.files import (
     HEARTBEAT_MAGIC,
     HEARTBEAT_STRUCT,
-    encode,
+    encode_record,
     heartbeat_path,
     read_run,
     records_path,
 )
-from gonogo.evidence.guarded.records import End, ExceptionRecord, StartRecord, Step
+from gonogo.evidence.guarded.records import EndRecord, ExceptionRecord, StartRecord, StepRecord
 
 
 def test_records_come_back(tmp_path: Path) -> None:
     records = [
         StartRecord(1.0, rank=1, world_size=2, versions={"torch": "2.6"}),
-        Step(2.0, step=3, seconds=0.5),
+        StepRecord(2.0, step=3, seconds=0.5),
         ExceptionRecord(3.0, type="ValueError", message="no\nway", fatal=True),
-        End(4.0, reason="exception", status=1, step=3),
+        EndRecord(4.0, reason="exception", status=1, step=3),
     ]
-    Path(records_path(str(tmp_path), 1)).write_bytes(b"".join(map(encode, records)))
+    Path(records_path(str(tmp_path), 1)).write_bytes(b"".join(map(encode_record, records)))
     (tmp_path / "options.json").write_text("{}")
     run = read_run(tmp_path)
     [rank] = run.ranks
@@ -33,9 +33,9 @@ def test_records_come_back(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
-    whole = encode(StartRecord(1.0)) + encode(Step(2.0, step=7))
+    whole = encode_record(StartRecord(1.0)) + encode_record(StepRecord(2.0, step=7))
     Path(records_path(str(tmp_path), 0)).write_bytes(
-        whole + b'{"kind": "from-the-future"}\n{"kind": "\xff"}\n' + encode(End(3.0))[:9]
+        whole + b'{"kind": "from-the-future"}\n{"kind": "\xff"}\n' + encode_record(EndRecord(3.0))[:9]
     )
     beat = HEARTBEAT_STRUCT.pack(HEARTBEAT_MAGIC, 2.5, 8, 2, 1, 4321, 99)
     Path(heartbeat_path(str(tmp_path), 0)).write_bytes(beat + bytes(4096 - len(beat)))
@@ -49,7 +49,9 @@ def test_what_a_killed_rank_left_is_read(tmp_path: Path) -> None:
 
 def test_a_restarted_rank_has_its_earlier_lives_apart(tmp_path: Path) -> None:
     lives = (
-        encode(StartRecord(1.0)) + encode(ExceptionRecord(2.0, type="OSError")) + encode(StartRecord(3.0, restarts=1))
+        encode_record(StartRecord(1.0))
+        + encode_record(ExceptionRecord(2.0, type="OSError"))
+        + encode_record(StartRecord(3.0, restarts=1))
     )
     Path(records_path(str(tmp_path), 0)).write_bytes(lives)
     [rank] = read_run(tmp_path).ranks
@@ -64,8 +66,12 @@ def test_a_folder_without_ranks(tmp_path: Path) -> None:
 
 
 def test_other_programs_beside_the_training_are_left_out(tmp_path: Path) -> None:
-    helper = encode(StartRecord(1.0)) + encode(End(2.0))
-    training = encode(StartRecord(3.0, pid=7)) + encode(Step(4.0, step=1)) + encode(End(5.0, step=1))
+    helper = encode_record(StartRecord(1.0)) + encode_record(EndRecord(2.0))
+    training = (
+        encode_record(StartRecord(3.0, pid=7))
+        + encode_record(StepRecord(4.0, step=1))
+        + encode_record(EndRecord(5.0, step=1))
+    )
     Path(records_path(str(tmp_path), 0)).write_bytes(helper + training + helper)
     [rank] = read_run(tmp_path).ranks
     assert rank.start is not None

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from guard.launched import environment, gonogo_run, launched
 
-from gonogo.evidence.guarded.files import encode, read_run, records_path
+from gonogo.evidence.guarded.files import encode_record, read_run, records_path
 from gonogo.evidence.guarded.launch import LaunchRecord, launch_path, read_children, read_launches
 from gonogo.evidence.guarded.records import StartRecord
 from gonogo.guard.child import CommandStartError, run_child
@@ -219,7 +219,7 @@ class TestFolders:
         records = [StartRecord(1010.0, rank=1), StartRecord(1010.0, rank=0), StartRecord(2010.0, rank=0)]
         for record in records:
             with open(records_path(str(tmp_path), record.rank), "ab") as file:
-                file.write(encode(record))
+                file.write(encode_record(record))
         run = read_run(tmp_path)
         assert [rank.rank for rank in run.ranks] == [0]
         assert run.ranks[0].earlier == []

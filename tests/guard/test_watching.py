@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.records import JoinRecord, Memory, Step
+from gonogo.evidence.guarded.records import JoinRecord, RankMemoryRecord, StepRecord
 from gonogo.guard.common import faults, memory
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.memory import Trend
@@ -119,8 +119,8 @@ def test_a_fault_switches_its_part_off_and_is_said_once(capsys: pytest.CaptureFi
 @pytest.mark.usefixtures("no_faults")
 def test_a_record_that_cannot_be_written_is_a_fault_and_the_next_is_written(tmp_path: Path) -> None:
     writer = RecordWriter(str(tmp_path), 0)
-    writer.put(Step(1.0, step=object()))  # type: ignore[arg-type]
-    writer.write_now(Step(2.0, step=2))
+    writer.put(StepRecord(1.0, step=object()))  # type: ignore[arg-type]
+    writer.write_now(StepRecord(2.0, step=2))
     writer.beat(3, "forward", True, 9)
     writer.close()
     [rank] = read_run(tmp_path).ranks
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "file").write_text("")
     writer = RecordWriter(str(tmp_path / "file" / "folder"), 0)
     assert writer.broken
-    writer.write_now(Step(1.0))
+    writer.write_now(StepRecord(1.0))
     writer.beat(1, "step", False, 0)
     assert capsys.readouterr().err.count("gonogo") == 1
 
@@ -154,7 +154,7 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
         guard.step = step
         guard.steps.ended(2.0 * step)
         held = (3 << 30) + step * (100 << 20)
-        guard.steps.sampled(step, Memory(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
+        guard.steps.sampled(step, RankMemoryRecord(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
@@ -174,7 +174,7 @@ def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
     for step in range(1, 40):
         guard.step = step
         guard.steps.ended(2.0 * step)
-        guard.steps.sampled(step, Memory(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
+        guard.steps.sampled(step, RankMemoryRecord(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()

@@ -19,7 +19,7 @@ from cells import CANNOT_TELL, GO, NO_GO, STAGES
 from results import write_base
 from safetensors.numpy import load_file, save_file
 
-from gonogo.evidence.rehearsal.base_table import plain_name
+from gonogo.evidence.rehearsal.base_table import strip_peft_wrappers
 from gonogo.finding import Report, Verdict
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.lives.result_report import ResultReport
@@ -171,7 +171,7 @@ def _unlike(report: Report, truth: Mapping[str, Any]) -> Iterator[str]:
     part = report.rehearsal
     tables = [one for one in (part.life, part.result) if isinstance(one, LifeReport | ResultReport)] if part else []
     rows = [row for table in tables for row in getattr(table, "bases", ())]
-    other = {plain_name(name) for row in rows if row.status not in ("same", "rounded") for name in row.names}
+    other = {strip_peft_wrappers(name) for row in rows if row.status not in ("same", "rounded") for name in row.names}
     if other != set(truth["other"]):
         yield f"other: {sorted(other)[:4]}, really {truth['other'][:4]}"
     rounded = any(row.status == "rounded" for row in rows)

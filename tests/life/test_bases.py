@@ -11,7 +11,7 @@ from bases import CELLS, TRUTH, judged
 from safetensors.numpy import save_file
 
 from gonogo.evidence.rehearsal.lives import TensorSample
-from gonogo.evidence.rehearsal.tensor_samples import compared
+from gonogo.evidence.rehearsal.tensor_samples import compare_samples
 from gonogo.virtual.weights.base_samples import have_same_weights, tensor_sample
 from gonogo.virtual.weights.safetensors_names import UNREAD_KEY
 
@@ -33,12 +33,14 @@ def test_folders_with_the_same_weights(tmp_path: Path) -> None:
 
 def test_samples_of_other_dtypes_and_shapes(tmp_path: Path) -> None:
     one = TensorSample("float32", (8,), "a", (0.5, -0.25))
-    assert compared(one, TensorSample("float32", (8,), "a", (0.5, -0.25))) == "same"
-    assert compared(one, TensorSample("float32", (8,), "b", (0.5, -0.25))) == "other", "of its dtype, each bit counts"
-    assert compared(one, TensorSample("bfloat16", (8,), "b", (0.502, -0.25))) == "rounded"
-    assert compared(one, TensorSample("bfloat16", (8,), "b", (0.6, -0.25))) == "other"
-    assert compared(one, TensorSample("uint8", (4,), "b")) == "packed"
-    assert compared(one, TensorSample("float32", (9,), "a", (0.5, -0.25))) == "other"
+    assert compare_samples(one, TensorSample("float32", (8,), "a", (0.5, -0.25))) == "same"
+    assert compare_samples(one, TensorSample("float32", (8,), "b", (0.5, -0.25))) == "other", (
+        "of its dtype, each bit counts"
+    )
+    assert compare_samples(one, TensorSample("bfloat16", (8,), "b", (0.502, -0.25))) == "rounded"
+    assert compare_samples(one, TensorSample("bfloat16", (8,), "b", (0.6, -0.25))) == "other"
+    assert compare_samples(one, TensorSample("uint8", (4,), "b")) == "packed"
+    assert compare_samples(one, TensorSample("float32", (9,), "a", (0.5, -0.25))) == "other"
 
 
 def test_a_sample_reaches_from_the_first_byte_to_the_last(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from interruptions import CELLS, TRUTH, said
 
 from gonogo.confinement.trees import OPAQUE
-from gonogo.evidence.rehearsal.lives import FileEvent, RankLife, SavedTensor
+from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, SavedTensor
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
 from gonogo.rehearse import interruptions
@@ -26,7 +26,7 @@ from gonogo.rehearse.interruptions import (
 
 def _first(*events: FileEvent) -> RehearsalRecord:
     record = RehearsalRecord(["python"], "/x", 1, 1, 1, AcceleratorFacts("H100", "cuda", 80 << 30, 1 << 30), 2, None)
-    record.ranks = [RankRecord(0, 0, "cuda:0", "completed", life=RankLife("first", file_events=list(events)))]
+    record.ranks = [RankRecord(0, 0, "cuda:0", "completed", life=RankRunState("first", file_events=list(events)))]
     return record
 
 
@@ -66,7 +66,7 @@ def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_p
         FileEvent(1.0, "/x/model.pt"), FileEvent(2.0, "/x/shard_0.pt"), FileEvent(5.0, "/x/latest", collectives=1)
     )
     own = [FileEvent(3.0, "/x/shard_1.pt"), FileEvent(4.0, "/x/log_1")]
-    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankRunState("first", file_events=own)))
     tree = tmp_path / "tree"
     (tree / "x").mkdir(parents=True)
     for name in ("model.pt", "shard_0.pt", "shard_1.pt", "log_1", "latest"):
@@ -87,7 +87,7 @@ def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_p
 def test_no_file_is_in_a_folder_that_has_not_its_name_yet(tmp_path: Path) -> None:
     record = _first(FileEvent(1.0, "/x/tmp/a"), FileEvent(2.0, "/x/ck", "/x/tmp"))
     own = [FileEvent(3.0, "/x/ck/b"), FileEvent(4.0, "/x/ck/c")]
-    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankLife("first", file_events=own)))
+    record.ranks.append(RankRecord(1, 1, "cuda:1", "completed", life=RankRunState("first", file_events=own)))
     (tmp_path / "x" / "ck").mkdir(parents=True)
     for name in "abc":
         (tmp_path / "x" / "ck" / name).write_text("1")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.lives import HeldState, RankRunState, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
 from gonogo.finding.lives.life_report import Interruption
@@ -80,7 +80,7 @@ def test_options_that_do_not_go_together() -> None:
 
 
 def _rank(rank: int, *written: str) -> RankRecord:
-    return RankRecord(rank, rank, f"cuda:{rank}", "completed", life=RankLife("first", written=list(written)))
+    return RankRecord(rank, rank, f"cuda:{rank}", "completed", life=RankRunState("first", written=list(written)))
 
 
 def test_files_of_ranks_that_were_not_run(tmp_path: Path) -> None:
@@ -111,16 +111,16 @@ def _lives(had: HeldState, has: HeldState | None, others: tuple[HeldState, ...] 
     def record(*ranks: RankRecord) -> RehearsalRecord:
         return RehearsalRecord(["python", "a.py"], "/x", len(ranks), 1, 1, accelerator, 2, None, ranks=list(ranks))
 
-    def rank(number: int, life: RankLife) -> RankRecord:
+    def rank(number: int, life: RankRunState) -> RankRecord:
         return RankRecord(number, number, f"cuda:{number}", "completed", life=life)
 
     second = [has, *others]
     ranks = [
-        rank(number, RankLife("second", at_start=StateMoment(0, (one,) if one is not None else ())))
+        rank(number, RankRunState("second", at_start=StateMoment(0, (one,) if one is not None else ())))
         for number, one in enumerate(second)
     ]
     both = record(*ranks)
-    both.first_life = record(rank(0, RankLife("first", at_save=StateMoment(2, (had,)))))
+    both.first_life = record(rank(0, RankRunState("first", at_save=StateMoment(2, (had,)))))
     return both
 
 

@@ -10,7 +10,7 @@ from result_comparison import judged
 from results import CELLS, TRUTH, ResultCell
 
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.evidence.rehearsal.lives import HeldState, LifePart, RankLife, SavedTensor, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.lives import HeldState, LifePart, RankRunState, SavedTensor, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.judge.rehearsal_summary import rehearsal_summary
@@ -21,7 +21,7 @@ from gonogo.report.lives.result_tables import result_tables
 _TRAINED = HeldState("parameter", "a.weight", (8,), "float32")
 
 
-def _record(life: RankLife, part: LifePart) -> RehearsalRecord:
+def _record(life: RankRunState, part: LifePart) -> RehearsalRecord:
     accelerator = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 1 << 30)
     record = RehearsalRecord(["python", "a.py"], "/x", 1, 1, 1, accelerator, 2, None)
     record.ranks, record.life_part = [RankRecord(0, 0, "cuda:0", "completed", life=life)], part
@@ -33,9 +33,9 @@ def _statuses(
 ) -> dict[str, str]:
     """What becomes of a weight that a file has under a key, where a model with these weights is loaded."""
     saved = [SavedTensor("ck.pt", key, (8,), "float32", holds)] if holds else []
-    first = _record(RankLife("first", saved=saved, at_save=StateMoment(2, (_TRAINED,))), "first")
+    first = _record(RankRunState("first", saved=saved, at_save=StateMoment(2, (_TRAINED,))), "first")
     moment = StateMoment(0, loaded) if loaded else None
-    first.afterwards = [_record(RankLife(stage, at_start=moment), stage)]
+    first.afterwards = [_record(RankRunState(stage, at_start=moment), stage)]
     report = result_report(first)
     assert report is not None
     assert report.is_loaded == bool(loaded)
@@ -66,7 +66,7 @@ def test_what_became_of_a_trained_weight() -> None:
 
 
 def test_nothing_was_made_of_it() -> None:
-    first = _record(RankLife("first", at_save=StateMoment(2, (_TRAINED,))), "first")
+    first = _record(RankRunState("first", at_save=StateMoment(2, (_TRAINED,))), "first")
     assert result_report(first) is None
 
 
@@ -76,9 +76,9 @@ def test_the_usual_commands(tmp_path: Path) -> None:
         path = tmp_path / "x" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
-    first = _record(RankLife("first", written=["/x/out/adapter_config.json", "/x/out/config.json"]), "first")
-    merged = _record(RankLife("merge", written=["merged/config.json"]), "merge")
-    none = _record(RankLife("convert", written=["/x/gone/config.json"]), "convert")
+    first = _record(RankRunState("first", written=["/x/out/adapter_config.json", "/x/out/config.json"]), "first")
+    merged = _record(RankRunState("merge", written=["merged/config.json"]), "merge")
+    none = _record(RankRunState("convert", written=["/x/gone/config.json"]), "convert")
     merge, serve = (
         default_stage_command("merge", tmp_path, [first]),
         default_stage_command("serve", tmp_path, [first, merged, none]),
@@ -116,10 +116,10 @@ def test_a_result(cell: ResultCell, tmp_path: Path) -> None:
 def test_a_stage_that_fails_leaves_the_resume_known() -> None:
     """The answer is the failed stage's; what was seen of the lives stays in it."""
     moment = StateMoment(2, (_TRAINED,))
-    first = _record(RankLife("first", at_save=moment), "first")
-    second = _record(RankLife("second", at_start=moment), "second")
+    first = _record(RankRunState("first", at_save=moment), "first")
+    second = _record(RankRunState("second", at_start=moment), "second")
     second.first_life = first
-    failed = _record(RankLife("merge"), "merge")
+    failed = _record(RankRunState("merge"), "merge")
     failed.first_life, failed.second_life, failed.resumes_as_given = first, second, False
     failed.life_stages = ("save", "kill", "resume", "merge", "serve")
     report = life_report(failed)
@@ -135,8 +135,8 @@ def test_a_stage_that_fails_leaves_the_resume_known() -> None:
 def test_the_table_of_the_result(language: str, lost: str) -> None:
     saved = [SavedTensor("out/model.bin", "a.weight", (8,), "float32", (_TRAINED.identity,))]
     moment = StateMoment(2, (_TRAINED, HeldState("parameter", "head.weight", (8,), "float32")))
-    first = _record(RankLife("first", saved=saved, at_save=moment), "first")
-    first.afterwards = [_record(RankLife("convert", saved=saved), "convert")]
+    first = _record(RankRunState("first", saved=saved, at_save=moment), "first")
+    first.afterwards = [_record(RankRunState("convert", saved=saved), "convert")]
     states, stages = result_tables(rehearsal_summary(first, "/x"), language)
     assert [row[1:] for row in states.rows][1] == ("1", lost, "", "head.weight")
     assert states.rows[0][3] == "out/model.bin"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gonogo.evidence.prepared import Prepared, read_prepared
+from gonogo.evidence.prepared import PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import (
     AcceleratorFacts,
     FailedLookup,
@@ -227,7 +227,7 @@ def test_a_model_that_a_program_names_by_itself_is_made(project: Path) -> None:
 def test_what_another_model_stumbles_over_is_no_error_of_the_program(
     project: Path, name: str, kind: str, told: bool
 ) -> None:
-    table = msgspec.json.encode(Prepared(chosen={name: "huggyllama/llama-7b"}))
+    table = msgspec.json.encode(PreparedStandIns(chosen={name: "huggyllama/llama-7b"}))
     (project / "gonogo-prepared").mkdir()
     (project / "gonogo-prepared" / "prepared.json").write_bytes(table)
     rank = rehearsed(failed(project, kind, "target modules {'W_pack'} not found", 3, "main"), project)
@@ -441,7 +441,7 @@ def test_a_variable_that_nothing_sets_is_no_column_of_a_row(project: Path, line:
     prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/a.jsonl'", 8), record)
     (made,) = (project / "gonogo-prepared" / "data").glob("*.jsonl")
     assert ("ENTITY" in made.read_text()) != of_environment
-    table = read_prepared(project / "gonogo-prepared") or Prepared()
+    table = read_prepared(project / "gonogo-prepared") or PreparedStandIns()
     whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
     why = explain_data_failure(record, table, whole, project)
     assert (why is None) == of_environment
@@ -454,6 +454,6 @@ def test_a_file_that_lacks_is_named_where_the_program_looked_for_it(project: Pat
     """``--root_path ./dataset/traffic --data_path traffic.csv``: the command alone tells the name, not the folder."""
     record = failed(project, "FileNotFoundError", f"[Errno 2] No such file or directory: '{said}'", 8)
     whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
-    found = explain_data_failure(record, Prepared(missing=(str(project / "traffic.csv"),)), whole, project)
+    found = explain_data_failure(record, PreparedStandIns(missing=(str(project / "traffic.csv"),)), whole, project)
     assert found is not None
     assert found[1].why.en.startswith(f"{project / told} does not exist here")

@@ -14,7 +14,7 @@ from prepare.published import all_models
 from tokenizers import Tokenizer
 from transformers import CONFIG_MAPPING
 
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import (
     TokenizerLayout,
@@ -271,17 +271,17 @@ def test_messages_in_parts_name_a_picture_once(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, Prepared({"a/a": "models/a"}))
-    assert read_prepared(folder) == Prepared({"a/a": "models/a"})
-    write_folder(tmp_path, {"models/b/config.json": b"{}"}, Prepared({"b/b": "models/b"}))
-    assert read_prepared(folder) == Prepared({"a/a": "models/a", "b/b": "models/b"})
-    write_folder(tmp_path, {"models/a/other.json": b"{}"}, Prepared({"a/a": "models/a"}))
+    folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
+    assert read_prepared(folder) == PreparedStandIns({"a/a": "models/a"})
+    write_folder(tmp_path, {"models/b/config.json": b"{}"}, PreparedStandIns({"b/b": "models/b"}))
+    assert read_prepared(folder) == PreparedStandIns({"a/a": "models/a", "b/b": "models/b"})
+    write_folder(tmp_path, {"models/a/other.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
     files = sorted(str(path.relative_to(folder)) for path in (folder / "models").rglob("*.json"))
     assert files == ["models/a/other.json", "models/b/config.json"]
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
     (folder / MANIFEST).unlink()
     with pytest.raises(UserError, match="was not created by gonogo"):
-        write_folder(tmp_path, {}, Prepared())
+        write_folder(tmp_path, {}, PreparedStandIns())
     assert (folder / "models" / "b" / "config.json").exists()
 
 

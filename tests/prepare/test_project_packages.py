@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.evidence.environment.own_package import own_package
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.environment.own_package import project_package
+from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.prepare.output import write as show
@@ -84,7 +84,7 @@ def test_a_program_outside_the_project_is_read_with_what_it_imports_of_it(
 
 
 def test_a_setup_file_is_read_and_not_run(project: Path) -> None:
-    own = own_package(project)
+    own = project_package(project)
     assert own is not None
     assert (own.name, own.version, own.source) == ("open-r1", "0.1.0.dev0", project / "src")
     assert own.scripts == {"open-r1": "open_r1.cli:main"}
@@ -148,7 +148,7 @@ def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
         "requirements.txt": "einops==0.8.0\n",
         "one/__init__.py": "",
     })  # fmt: skip
-    own = own_package(tmp_path)
+    own = project_package(tmp_path)
     assert own is not None
     assert own.files == (tmp_path / "requirements.txt",)
     assert own.source == tmp_path
@@ -284,7 +284,7 @@ def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> N
         "llava/train.py": "name = __name__\n",
         "trl/__init__.py": "",
     })  # fmt: skip
-    own = own_package(tmp_path)
+    own = project_package(tmp_path)
     assert own is not None
     assert link_own_modules(own, lambda name: False) == {}
     files = {**distribution_files(own), **link_own_modules(own, lambda name: name == "trl")}
@@ -304,7 +304,7 @@ def test_a_version_that_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
         "VERSION": "1.2.0.dev0\n",
         "trl/__init__.py": "",
     })  # fmt: skip
-    own = own_package(tmp_path)
+    own = project_package(tmp_path)
     assert own is not None
     assert own.version == "1.2.0.dev0"
 
@@ -313,7 +313,7 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
     write(tmp_path, {f"{FOLDER}/{MANIFEST}": '{"models":{"a/b":"models/b"}}'})
     request = RehearsalRequest(["python", "x.py"])
     assert in_prepared_environment(request, tmp_path) == request
-    assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=Prepared).source == ""
+    assert msgspec.json.decode((tmp_path / FOLDER / MANIFEST).read_bytes(), type=PreparedStandIns).source == ""
 
 
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,11 +436,11 @@ def test_a_package_without_an_init_file_is_the_projects_own(tmp_path: Path) -> N
         "src/llama_cookbook/finetuning.py": "",
         "src/llama_cookbook/configs/__init__.py": "",
     })  # fmt: skip
-    own = own_package(tmp_path)
+    own = project_package(tmp_path)
     assert own is not None
     assert own.source == tmp_path / "src"
     (tmp_path / "src/llama_cookbook/finetuning.py").unlink()
-    assert own_package(tmp_path) is None
+    assert project_package(tmp_path) is None
 
 
 def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from users_data import ARRAYS, EVERY, PRODUCED, TABLES, UsersData
 
-from gonogo.evidence.prepared import Prepared, read_prepared
+from gonogo.evidence.prepared import PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, FailedLookup, Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -81,7 +81,7 @@ def test_token_ids_are_small_in_either_width() -> None:
 
 def probed(
     case: UsersData, folder: Path, monkeypatch: pytest.MonkeyPatch, *records: Callable[[], RankRecord]
-) -> Prepared:
+) -> PreparedStandIns:
     """What ``prepare`` has made in the end, with a first worker that ends as the records say."""
     monkeypatch.chdir(folder)
     command = write(case, folder)
@@ -291,7 +291,7 @@ def test_what_was_inferred_proves_no_failure(tmp_path: Path, read: str, kind: st
     (tmp_path / "train.py").write_text("a = 1\nb = 2\nraise RuntimeError(a + b)\n")
     record = failed_after_reading(tmp_path, read.format(here=tmp_path), kind, phase)
     rows = str(tmp_path / "rows")
-    table = Prepared(paths={rows: "data/rows"}, shapes={rows: "float32[4, ?37]"})
+    table = PreparedStandIns(paths={rows: "data/rows"}, shapes={rows: "float32[4, ?37]"})
     world = ProjectWorld(tmp_path, tmp_path, prepared=table)
     apply_limits(record, world)
     assert (record.ranks[0].outcome == "raised") is certain

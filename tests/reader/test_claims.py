@@ -6,7 +6,7 @@ import pytest
 
 from gonogo.diagnose.findings import LoggedFailure, read_failure
 from gonogo.diagnose.pack.pack import make_reader_pack
-from gonogo.diagnose.reader.claims import checked
+from gonogo.diagnose.reader.claims import check_claims
 from gonogo.diagnose.reader.model_answer import INSTRUCTIONS, ClaimedPlace, ModelAnswer, NumberClaim
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
@@ -25,7 +25,9 @@ def failure(tmp_path_factory: pytest.TempPathFactory) -> LoggedFailure:
 
 
 def claims(failure: LoggedFailure, answer: ModelAnswer) -> tuple[CheckedClaim, ...]:
-    return checked(answer, failure.log, failure.files, make_reader_pack(failure.log, failure.report(), failure.files))
+    return check_claims(
+        answer, failure.log, failure.files, make_reader_pack(failure.log, failure.report(), failure.files)
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from gonogo.diagnose.findings import read_failure
 from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
 from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, make_reader_pack
-from gonogo.diagnose.pack.privacy import Privacy
+from gonogo.diagnose.pack.privacy import NameRedactor
 from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.finding import Text
 
@@ -109,8 +109,8 @@ alice's job on gpu-node-17 failed at 10:20:31, cudnn 9.1.0.70, nvidia-cublas-cu1
 
 
 def test_private_names_are_replaced_each_by_one_name_throughout() -> None:
-    privacy = Privacy(PRIVATE.splitlines())
-    said = [privacy.text(line) for line in PRIVATE.splitlines()]
+    privacy = NameRedactor(PRIVATE.splitlines())
+    said = [privacy.redact_text(line) for line in PRIVATE.splitlines()]
     whole = "\n".join(said)
     for private in (
         "alice",

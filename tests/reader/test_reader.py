@@ -101,12 +101,12 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     said = " ".join(done.stdout.split())
     assert "Read by stub; 1 of 9 claims hold; not conclusive on its own" in said
     for struck in (
-        "rejected, quote: CUDA out of memory. Tried to allocate (it is not in the log)",
-        "rejected, place: data.py:4000 (there is no such line in the logs or files)",
-        "rejected, version: transformers 5.0.0 (the log says 4.57.1)",
+        "rejected, quote: CUDA out of memory. Tried to allocate (the quote is not in the log)",
+        "rejected, place: data.py:4000 (no log or file has this line)",
+        "rejected, version: transformers 5.0.0 (the log states version 4.57.1)",
         "rejected, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
         "rejected, version: vllm 0.9.0 (the log does not show its version)",
-        "rejected, number: 16333 % 16 = 0 (it comes to 13)",
+        "rejected, number: 16333 % 16 = 0 (the expression comes to 13)",
         "rejected, number: 8192 / 4 = 2048 (8192 does not appear in the log)",
     ):
         assert struck in said
@@ -137,9 +137,12 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
         (says('{"cause": ["not", "text"]}'), "it names no cause"),
         (says(""), "the answer is empty"),
         (says("", refusal="I won't."), "the model refuses: I won't."),
-        (lambda request: request.send(200, b"<html>nginx</html>", "text/html"), "does not follow this protocol"),
-        (lambda request: request.send(200, b'{"choices": []}'), "does not follow this protocol"),
-        (lambda request: request.send(200, b"\xff\xfe\x00"), "does not follow this protocol"),
+        (
+            lambda request: request.send(200, b"<html>nginx</html>", "text/html"),
+            "does not follow OpenAI's chat protocol",
+        ),
+        (lambda request: request.send(200, b'{"choices": []}'), "does not follow OpenAI's chat protocol"),
+        (lambda request: request.send(200, b"\xff\xfe\x00"), "does not follow OpenAI's chat protocol"),
         (status(401, "bad key sk-abcdefghijklmnopqrstu1234"), "refuses the key"),
         (status(404, "no such model"), "has no model stub"),
         (status(429, "slow down"), "the server answered with status 429: slow down"),
@@ -147,8 +150,8 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
         (status(400, "context length exceeded"), "the server answered with status 400: context length exceeded"),
         (hangs_up, "connection broke"),
         (endless, "longer than 1 MiB"),
-        (silent, "no answer within 2 s"),
-        (drips, "no answer within 2 s"),
+        (silent, "the server gave no answer within 2 s"),
+        (drips, "the server gave no answer within 2 s"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -202,9 +205,9 @@ def test_thoughts_fences_and_wrong_types_around_an_answer_are_passed_over(folder
 def test_a_key_never_goes_over_a_network_in_the_clear() -> None:
     os.environ["OPENAI_API_KEY"], before = "sk-secret", os.environ.get("OPENAI_API_KEY")
     try:
-        assert ModelServer("m", "http://gpu.example/v1")._key() == "none"
-        assert ModelServer("m", "https://gpu.example/v1")._key() == "sk-secret"
-        assert ModelServer("m", "http://localhost:8000/v1")._key() == "sk-secret"
+        assert ModelServer("m", "http://gpu.example/v1")._api_key() == "none"
+        assert ModelServer("m", "https://gpu.example/v1")._api_key() == "sk-secret"
+        assert ModelServer("m", "http://localhost:8000/v1")._api_key() == "sk-secret"
     finally:
         if before is None:
             del os.environ["OPENAI_API_KEY"]

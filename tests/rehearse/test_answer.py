@@ -7,7 +7,7 @@ import pytest
 import samples
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, UnsupportedPart
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.finding.rehearsal import NodeMemory
 from gonogo.judge.rehearsal_summary import fullest_node_memory, rehearsal_summary
@@ -63,7 +63,7 @@ def test_a_certain_error_is_no_go_also_where_the_rest_was_not_reached(judged) ->
         {"outcome": "killed"},
         {"outcome": "raised", "failure": samples.failure()},
         {"phases": ["load", "init"]},
-        {"unsupported": [Unsupported("triton kernel", "k.py:3", "compiled")]},
+        {"unsupported": [UnsupportedPart("triton kernel", "k.py:3", "compiled")]},
     ],
 )
 def test_one_rank_that_did_not_go_through_is_cannot_tell(judged, changes: dict[str, object]) -> None:
@@ -107,7 +107,7 @@ def test_a_rank_that_went_on_where_memory_would_have_run_out_covers_its_phases(j
 
 
 def test_ranks_not_run_and_operators_not_supported_are_named(judged) -> None:
-    rank = samples.rank_record(unsupported=[Unsupported("triton kernel f", "k.py:3", "it is compiled")])
+    rank = samples.rank_record(unsupported=[UnsupportedPart("triton kernel f", "k.py:3", "it is compiled")])
     skipped = judged(samples.rehearsal_record(rank, world_size=8)).skipped
     assert (skipped[0].what.en, skipped[0].why.en) == ("rank 0: triton kernel f (k.py:3)", "it is compiled")
     assert skipped[1].what.en == "7 of 8 ranks"

@@ -10,7 +10,7 @@ import pytest
 from certainty_cases import CASES
 from lacking_worlds import World, all_worlds, healthy, is_certain, judge, mutated, rehearsed_lacking
 
-from gonogo.evidence.prepared import Prepared
+from gonogo.evidence.prepared import PreparedStandIns
 from gonogo.evidence.rehearsal.failures import failed_ranks
 from gonogo.evidence.rehearsal.record import (
     AcceleratorFacts,
@@ -294,7 +294,7 @@ def test_a_library_looks_for_a_folder_of_a_models_name_everywhere(
     rank.failure = Failure("AttributeError", "no attribute 'modul'", (here,), "load", 0)
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python", "train.py"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank])
-    prepared = Prepared(models={"gpt2": "models/gpt2", "some-owner/model": "models/model"})
+    prepared = PreparedStandIns(models={"gpt2": "models/gpt2", "some-owner/model": "models/model"})
     apply_limits(record, ProjectWorld(tmp_path, tmp_path, prepared=prepared))
     assert is_certain(rank) is certain
 

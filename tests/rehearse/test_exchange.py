@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import rehearsal_report
@@ -192,7 +192,7 @@ def test_conditions_around_a_line(tmp_path: Path, line: int, expected: list[tupl
     path.write_text(SOURCE)
     frame = frame_of(str(path), line, "step")
     assert frame is not None
-    assert [(guard.kind, guard.line) for guard in guards_of([frame])] == expected
+    assert [(guard.kind, guard.line) for guard in conditions_around_stack([frame])] == expected
 
 
 PROGRAM = """

@@ -19,7 +19,7 @@ from lacking_worlds import World, rehearsed_lacking
 
 import gonogo
 from gonogo.cli.schemas.report import report_schema
-from gonogo.evidence.prepared import Prepared, prepared_parent_override
+from gonogo.evidence.prepared import PreparedStandIns, prepared_parent_override
 from gonogo.evidence.rehearsal.record import (
     FailedLookup,
     Failure,
@@ -27,7 +27,7 @@ from gonogo.evidence.rehearsal.record import (
     MissingInput,
     RankRecord,
     RehearsalRecord,
-    Unsupported,
+    UnsupportedPart,
 )
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.call import Invocation
@@ -165,7 +165,7 @@ def fields_of(reason: Reason) -> set[str]:
 
 def next_of_rank(reason: Reason) -> NextStep:
     """The next command of a rehearsal in which a rank recorded that reason; the record is read from its JSON."""
-    unsupported = Unsupported.of("KeyError: 'a'", "/work/train.py:3", reason)
+    unsupported = UnsupportedPart.of("KeyError: 'a'", "/work/train.py:3", reason)
     record = samples.rehearsal_record(samples.rank_record(outcome="unsupported", unsupported=[unsupported]))
     read = msgspec.json.decode(msgspec.json.encode(record), type=RehearsalRecord)
     report = rehearsal_report(read, "/work")
@@ -208,7 +208,7 @@ def test_how_a_rank_ended_has_its_remedy(changes: dict[str, object], command: st
 
 def test_a_known_reason_comes_before_more_time() -> None:
     """A rank that timed out may have waited for the one that could not go on."""
-    unsupported = [Unsupported.of("KeyError: 'a'", "/work/train.py:3", Reason(Text("no", "否"), prepare_launch()))]
+    unsupported = [UnsupportedPart.of("KeyError: 'a'", "/work/train.py:3", Reason(Text("no", "否"), prepare_launch()))]
     ranks = (
         samples.rank_record(0, outcome="timed-out", phases=["load"]),
         samples.rank_record(1, outcome="unsupported", unsupported=unsupported),
@@ -227,7 +227,7 @@ def test_more_time_is_more_than_it_took() -> None:
 
 
 def world_with(folder: Path, **known: object) -> ProjectWorld:
-    return ProjectWorld(folder, folder, prepared=msgspec.convert(known, Prepared))
+    return ProjectWorld(folder, folder, prepared=msgspec.convert(known, PreparedStandIns))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_file_that_a_message_names_is_put_there_if_none_is_generated(tmp_path:
     rank = samples.rank_record(outcome="raised", phases=["load"])
     rank.failure = Failure("FileNotFoundError", message, (place,), "load", 0)
     record = samples.rehearsal_record(rank)
-    table = Prepared(environment=synthetic_data_failures.NO_ENVIRONMENT)
+    table = PreparedStandIns(environment=synthetic_data_failures.NO_ENVIRONMENT)
     with prepared_parent_override(tmp_path) if automatically else contextlib.nullcontext():
         found = synthetic_data_failures.explain_data_failure(rank, table, record, tmp_path)
     assert found is not None
@@ -404,5 +404,5 @@ def test_a_report_without_an_answer_is_read(tmp_path: Path) -> None:
 
 def test_a_record_of_an_older_gonogo_has_no_remedy() -> None:
     old = b'{"what":"x","where":"a.py:1","why":"w","why_zh":"","environment":"requirements.txt"}'
-    assert msgspec.json.decode(old, type=Unsupported).remedy is None
+    assert msgspec.json.decode(old, type=UnsupportedPart).remedy is None
     assert isinstance(samples.rank_record(), RankRecord)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import requests
 
-from gonogo.evidence.prepared import MANIFEST, Prepared, is_data_file_url
+from gonogo.evidence.prepared import MANIFEST, PreparedStandIns, is_data_file_url
 from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.virtual.sandbox import addresses
 
@@ -30,7 +30,7 @@ def nowhere(host: object, *rest: object, **others: object) -> None:
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "it.txt").write_text("ab cd\n")
-    (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(Prepared(addresses={TEXT: "data/it.txt"})))
+    (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(PreparedStandIns(addresses={TEXT: "data/it.txt"})))
     assumed: list[str] = []
     missed: list[MissingInput] = []
     monkeypatch.setattr("socket.getaddrinfo", nowhere)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from huggingface_hub import constants, hf_api
 
-from gonogo.evidence.prepared import MANIFEST, Prepared
+from gonogo.evidence.prepared import MANIFEST, PreparedStandIns
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.prepare.generated.model_folder import model_files
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_bytes(content)
     (folder / "data" / "rows" / "train").mkdir(parents=True)
     (folder / "data" / "rows" / "train" / "0.jsonl").write_text("{}\n")
-    table = Prepared({NAME.lower(): "models/it"}, {"somebody/rows": "data/rows"})
+    table = PreparedStandIns({NAME.lower(): "models/it"}, {"somebody/rows": "data/rows"})
     (folder / MANIFEST).write_bytes(msgspec.json.encode(table))
     return folder
 

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name, says, uses_name, words
+from gonogo.evidence.script.identifiers import (
+    contains_words,
+    is_main_guard,
+    is_option,
+    last_name,
+    split_identifier,
+    uses_name,
+)
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 from gonogo.finding import Certainty, Finding, Text, translated
@@ -18,12 +25,12 @@ from gonogo.hazards.facts.rank_tests import contains_rank_name
 CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
 _CODE_NOT_CALLED = translated("as far as names can be traced, nothing that this launch starts calls this code")
-_CONDITION_HOLDS = translated("its condition `{test}` (line {line}) is true")
-_CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
+_CONDITION_HOLDS = translated("the condition `{test}` (line {line}), under which this code runs, is true")
+_CONDITION_FAILS = translated("the condition `{test}` (line {line}), without which this code runs, is false here")
 _CONFIG_OPENED_BY_PROGRAM = translated(
     "The program opens the config itself (line {line}): check that it passes the config on unchanged"
 )
-_IN_TEST_FILE = translated("a launch runs this test file")
+_IN_TEST_FILE = translated("a launch command runs this test file")
 _TEST_FILE_PATTERN = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that are run by a test runner, which selects and skips the code in them."""
 _RANK_NAMES = ("should_save", "world_size", "is_initialized")
@@ -69,7 +76,7 @@ def _downgrade_by_conditions(finding: Finding, script: Script, run: Run) -> Find
     line = finding.spans[0].line
     if run.launch is None and _TEST_FILE_PATTERN.search(script.source.path):
         return _downgrade_finding(finding, Certainty.POSSIBLE, _IN_TEST_FILE)
-    if run.launch is not None and not run.reached.holds(script.source.path, line):
+    if run.launch is not None and not run.reachable_code.is_reachable(script.source.path, line):
         return _downgrade_finding(finding, Certainty.POSSIBLE, _CODE_NOT_CALLED)
     if finding.certainty is not Certainty.CERTAIN:
         return finding
@@ -118,7 +125,7 @@ def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
         )
     if _depends_on_rank(test) or _tests_step_count(test):
         return True
-    if run.deepspeed_on and (asked := _tests_for_deepspeed(test)) is not None:
+    if run.uses_deepspeed and (asked := _tests_for_deepspeed(test)) is not None:
         return asked
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return run.arguments.get(name).truth if name else None
@@ -150,7 +157,7 @@ def _depends_on_rank(test: ast.expr) -> bool:
 def _tests_step_count(test: ast.expr) -> bool:
     """Whether a test compares a loop's counter, so that it becomes true at some step."""
     return isinstance(test, ast.Compare) and any(
-        not _COUNTER_WORDS.isdisjoint(named := words(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
+        not _COUNTER_WORDS.isdisjoint(named := split_identifier(last_name(each))) and _LIMIT_WORDS.isdisjoint(named)
         for each in ast.walk(test)
         if isinstance(each, (ast.Name, ast.Attribute)) and not is_option(each)
     )
@@ -159,7 +166,7 @@ def _tests_step_count(test: ast.expr) -> bool:
 def _tests_for_deepspeed(test: ast.expr) -> bool | None:
     """Whether a test holds if DeepSpeed is used; None if it is not about DeepSpeed, or about more than that."""
     texts = [each.value for each in ast.walk(test) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    by_value = any(says(text, *_DEEPSPEED_NAMES) for text in texts)
+    by_value = any(contains_words(text, *_DEEPSPEED_NAMES) for text in texts)
     if not by_value and not uses_name(test, *_DEEPSPEED_NAMES):
         return None
     op = test.ops[0] if isinstance(test, ast.Compare) else None
@@ -190,10 +197,10 @@ _ASSUMED_VERSIONS = translated(
 )
 
 
-def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Finding]) -> list[Finding]:
-    """Downgrade what only this Python's package versions show to possible. ``told``: the findings without them."""
-    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in told}
-    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in told}
+def downgrade_assumed_versions(findings: Sequence[Finding], certain: Sequence[Finding]) -> list[Finding]:
+    """Downgrade what only this Python's package versions show to possible. ``certain``: findings without them."""
+    sure = {(finding.parameter, finding.cause.en, finding.spans[:1]): finding.certainty for finding in certain}
+    placed = {(finding.parameter, finding.spans[:1]): finding.certainty for finding in certain}
     answers = []
     for finding in findings:
         place = (finding.parameter, finding.spans[:1])
@@ -207,16 +214,17 @@ def downgrade_undeclared_versions(findings: Sequence[Finding], told: Sequence[Fi
 
 
 _OTHER_DECLARATION = translated(
-    "Find out which file the environment is made from: {other} declares it too, and there this does not hold"
+    "Find out from which file the environment is installed: {other} lists packages too, and with those this "
+    "problem does not occur"
 )
 
 
-def downgrade_other_declarations(findings: Sequence[Finding], other: str, told: Sequence[Finding]) -> list[Finding]:
-    """Downgrade what only one of the files that declare the environment shows to likely.
+def downgrade_other_declarations(findings: Sequence[Finding], other: str, certain: Sequence[Finding]) -> list[Finding]:
+    """Downgrade what only one of several files that declare the environment shows to likely.
 
-    ``told``: the findings if the environment is made from the file ``other``.
+    ``certain``: the findings if the environment is made from the file ``other``.
     """
-    there = {(finding.hazard, finding.parameter) for finding in told}
+    there = {(finding.hazard, finding.parameter) for finding in certain}
     reason = _OTHER_DECLARATION.format(other=other)
     return [
         one if (one.hazard, one.parameter) in there else _downgrade_finding(one, Certainty.LIKELY, reason)

@@ -13,17 +13,17 @@ import msgspec
 
 from gonogo.check.certainty import (
     CERTAINTY_ORDER,
+    downgrade_assumed_versions,
     downgrade_other_declarations,
     downgrade_rewritten_config,
-    downgrade_undeclared_versions,
     downgrade_unreached,
 )
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
-from gonogo.check.runs import FAULT, GatheredRuns, gather
+from gonogo.check.runs import FAULT, GatheredRuns, gather_runs_of_inputs
 from gonogo.check.settings import CheckSettings, matches_any
 from gonogo.check.time_limit import TimeLimitReached, time_limit
-from gonogo.evidence.paths import is_folder, resolved
+from gonogo.evidence.paths import is_folder, resolve_path
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import gc_disabled
@@ -54,7 +54,7 @@ _MAX_FINDINGS = 50
 _MORE_FINDINGS = translated("{hazard}: more than {limit} findings in one file; the first {limit} are shown")
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """A check's report, what it was made from, and whether the settings make it fail."""
 
     report: Report
@@ -77,7 +77,7 @@ def check(
     laid_over: Mapping[str, str] | None = None,
     allow_no_files: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Checked:
+) -> CheckResult:
     """Check files and folders, or a command with all files that it names.
 
     ``use_installed``: take the versions of this interpreter's packages if no file states them. ``laid_over``:
@@ -99,15 +99,18 @@ def _check_without_gc(
     laid_over: Mapping[str, str] | None,
     allow_no_files: bool,
     on_progress: Callable[[int, int], None],
-) -> Checked:
+) -> CheckResult:
+    """The check itself, run with garbage collection disabled."""
     start = time.perf_counter()
-    gathered = gather(paths, command, settings=settings, use_installed=use_installed, laid_over=laid_over)
+    gathered = gather_runs_of_inputs(
+        paths, command, settings=settings, use_installed=use_installed, version_overrides=laid_over
+    )
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
     cut: set[str] = set()
-    hazards = [hazard for hazard in hazards_at_stages(*FILES) if settings.selects_hazard(names_of(hazard))]
-    names = {hazard.name: names_of(hazard) for hazard in hazards}
-    handlers = _Handlers(hazards)
+    hazards = [hazard for hazard in hazards_at_stages(*FILES) if settings.selects_hazard(hazard_names(hazard))]
+    names = {hazard.name: hazard_names(hazard) for hazard in hazards}
+    handlers = _HazardHandlers(hazards)
     for found, faults, more in parallel_map(
         lambda number: handlers.findings_in(gathered.runs[number]),
         len(gathered.runs),
@@ -139,11 +142,11 @@ def _check_without_gc(
         finding.severity is Severity.ERROR and CERTAINTY_ORDER[finding.certainty] >= CERTAINTY_ORDER[settings.fail_on]
         for finding in shown
     )
-    return Checked(report, gathered, time.perf_counter() - start, failing)
+    return CheckResult(report, gathered, time.perf_counter() - start, failing)
 
 
 _NOTHING_TO_CHECK = Skipped(
-    translated("everything"),
+    translated("all of the given files"),
     translated("no launch script, DeepSpeed or accelerate config, training script or requirements file found"),
 )
 
@@ -153,7 +156,7 @@ _SECONDS_PER_SCRIPT = 1.0
 _STOPPED = translated("it took more than {seconds} s of processor time on {path}, and was stopped")
 
 
-class _Handlers:
+class _HazardHandlers:
     """The hazards to call for each kind of evidence: those that override its handler."""
 
     def __init__(self, hazards: Sequence[Hazard]) -> None:
@@ -174,10 +177,10 @@ class _Handlers:
         found: list[Finding] = []
         if run.config is not None:
             for hazard in self._config:
-                found += downgrade_rewritten_config(self._findings_of(hazard, hazard.in_config, run.config, run), run)
+                found += downgrade_rewritten_config(self._call_handler(hazard, hazard.in_config, run.config, run), run)
         if run.launch is not None:
             for hazard in self._launch:
-                found += self._findings_of(hazard, hazard.in_launch, run.launch, run)
+                found += self._call_handler(hazard, hazard.in_launch, run.launch, run)
         for script in run.scripts:
             for hazard in self._script:
                 found += self._script_findings(hazard, script, run)
@@ -188,21 +191,21 @@ class _Handlers:
     def _script_findings(self, hazard: Hazard, script: Script, run: Run) -> list[Finding]:
         try:
             with time_limit(_SECONDS_PER_SCRIPT):
-                return self._findings_of(hazard, hazard.in_script, script, run)
+                return self._call_handler(hazard, hazard.in_script, script, run)
         except TimeLimitReached:
             why = _STOPPED.format(seconds=f"{_SECONDS_PER_SCRIPT:g}", path=script.path)
             self._faults.setdefault(hazard.name, Skipped(Text(hazard.name, hazard.name), why))
             return []
 
     def _environment_findings(self, hazard: Hazard, run: Run) -> list[Finding]:
-        found = self._findings_of(hazard, hazard.in_environment, run.environment, run)
+        found = self._call_handler(hazard, hazard.in_environment, run.environment, run)
         if any(finding.certainty is Certainty.CERTAIN for finding in found):
-            for other in run.in_alternatives():
-                told = self._findings_of(hazard, hazard.in_environment, other.environment, other)
+            for other in run.in_alternative_environments():
+                told = self._call_handler(hazard, hazard.in_environment, other.environment, other)
                 found = downgrade_other_declarations(found, other.environment.sources[0].en, told)
         return found
 
-    def _findings_of(
+    def _call_handler(
         self, hazard: Hazard, handler: Callable[[_Evidence, Run], Iterator[Finding]], evidence: _Evidence, run: Run
     ) -> list[Finding]:
         """The findings of one hazard. If it raises, it is recorded as faulty and has no findings."""
@@ -212,12 +215,14 @@ class _Handlers:
                 self._cut.add(hazard.name)
                 found = found[:_MAX_FINDINGS]
             told = (
-                run.declared_only() if any(finding.certainty is not Certainty.POSSIBLE for finding in found) else None
+                run.with_declared_environment()
+                if any(finding.certainty is not Certainty.POSSIBLE for finding in found)
+                else None
             )
             return (
                 found
                 if told is None
-                else downgrade_undeclared_versions(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
+                else downgrade_assumed_versions(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
             )
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):
@@ -238,22 +243,22 @@ def _deduplicate(findings: Sequence[Finding]) -> list[Finding]:
         place = (first.path, first.line, first.column) if first else (finding.cause.en,)
         key = (finding.hazard, finding.parameter, *place)
         before = kept.get(key)
-        if before is None or _priority(finding) > _priority(before):
+        if before is None or _severity_and_certainty_rank(finding) > _severity_and_certainty_rank(before):
             kept[key] = finding
     return list(kept.values())
 
 
-def _priority(finding: Finding) -> tuple[int, int]:
+def _severity_and_certainty_rank(finding: Finding) -> tuple[int, int]:
     return (finding.severity is Severity.ERROR, CERTAINTY_ORDER[finding.certainty])
 
 
 def fixable_roots(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
     """The folders in which fixes may write: those given by the user, and the working directory."""
     named = [Path(path) if is_folder(Path(path)) else Path(path).parent for path in paths]
-    return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))
+    return tuple(dict.fromkeys(resolve_path(folder) for folder in (base, *named)))
 
 
-def names_of(hazard: Hazard) -> tuple[str, ...]:
+def hazard_names(hazard: Hazard) -> tuple[str, ...]:
     """All names by which a project may have silenced a hazard: its current name and those of earlier releases."""
     return (hazard.name, *hazard.formerly)
 

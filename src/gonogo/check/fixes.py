@@ -22,7 +22,7 @@ from gonogo.report.atomic import write_atomically
 
 _FILE_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")
 _CANNOT_WRITE = translated("can't write {path}: {why}")
-_SYMLINK_OUTSIDE_ROOT = translated("it is a symlink that points outside {root}: fix {target} itself")
+_SYMLINK_OUTSIDE_ROOT = translated("the file is a symlink that points outside {root}: fix {target} itself")
 
 
 _MAX_TOTAL_DIFF_LENGTH = 1 << 20
@@ -35,10 +35,10 @@ _CONTEXT_LINES = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
-READ_ONLY = translated("it is read-only: chmod u+w {path}, then run --fix again")
+READ_ONLY = translated("the file is read-only: run chmod u+w {path}, then --fix again")
 
 
-class NotApplied(msgspec.Struct, frozen=True):
+class UnappliedFix(msgspec.Struct, frozen=True):
     """A fix that was not applied, and the reason."""
 
     hazard: str
@@ -51,10 +51,10 @@ class FixPlan(msgspec.Struct, frozen=True):
 
     edits: dict[str, list[Edit]] = {}
     fixes: tuple[tuple[Finding, Fix], ...] = ()
-    not_applied: tuple[NotApplied, ...] = ()
+    not_applied: tuple[UnappliedFix, ...] = ()
 
 
-def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
+def plan_fixes(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
     """Plan the first applicable fix of each finding: only safe fixes, or with ``unsafe`` also unsafe ones."""
     allowed = {Applicability.SAFE, Applicability.UNSAFE} if unsafe else {Applicability.SAFE}
     edits: dict[str, list[Edit]] = {}
@@ -67,7 +67,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
         clash = next((edit for edit in fix.edits if _conflicts_with_any(edit, edits.get(edit.path, []))), None)
         if clash is not None:
             why = translated("another fix changes the same lines: review it, then run --fix again")
-            conflicts.append(NotApplied(finding.hazard, clash.path, why))
+            conflicts.append(UnappliedFix(finding.hazard, clash.path, why))
             continue
         for edit in fix.edits:
             if edit not in edits.setdefault(edit.path, []):
@@ -101,9 +101,9 @@ def apply_edits_to(data: bytes, edits: Sequence[Edit]) -> bytes:
     return b"".join((*parts, data[position:]))
 
 
-def diff_of(path: str, before: bytes, after: bytes) -> str:
+def unified_diff(path: str, before: bytes, after: bytes) -> str:
     """A unified diff that ``patch -p1`` and git accept. Line endings are kept."""
-    old, new = _lines(before), _lines(after)
+    old, new = _split_lines(before), _split_lines(after)
     name = path.replace(os.sep, "/").lstrip("/")
     # difflib is given only the changed part with its context, since its time grows with the number of lines.
     shortest = min(len(old), len(new))
@@ -131,7 +131,7 @@ def _shift_hunks(diff: Iterable[str], line_offset: int) -> Iterator[str]:
             yield f"@@ -{int(hunk[1]) + line_offset}{hunk[2]} +{int(hunk[3]) + line_offset}{hunk[4]} @@\n"
 
 
-def _lines(data: bytes) -> list[bytes]:
+def _split_lines(data: bytes) -> list[bytes]:
     """The lines with their line endings; only ``\\n`` ends a line, as in patch."""
     lines = data.split(b"\n")
     return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
@@ -165,7 +165,7 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
     for edit in sorted(fix.edits, key=lambda edit: (edit.path, edit.start)):
         by_path.setdefault(edit.path, []).append(edit)
     diffs = [
-        diff_of(path, files[path], apply_edits_to(files[path], edits))
+        unified_diff(path, files[path], apply_edits_to(files[path], edits))
         for path, edits in by_path.items()
         if path in files
     ]
@@ -175,12 +175,12 @@ def _with_diff(fix: Fix, files: dict[str, bytes]) -> Fix:
 
 def diff_of_plan(plan: FixPlan) -> str:
     """A single diff of all changes in a plan. Raises UserError if a file has changed since it was read."""
-    return "".join(diff_of(path, *_read_and_edit(path, edits)) for path, edits in sorted(plan.edits.items()))
+    return "".join(unified_diff(path, *_read_and_edit(path, edits)) for path, edits in sorted(plan.edits.items()))
 
 
-def apply(
+def apply_plan(
     plan: FixPlan, roots: Sequence[Path], may_overwrite: Callable[[str], bool] = lambda path: False
-) -> tuple[tuple[str, ...], tuple[NotApplied, ...]]:
+) -> tuple[tuple[str, ...], tuple[UnappliedFix, ...]]:
     """Write the planned changes; returns the changed files, and the fixes that could not be applied.
 
     A symlink is followed only if its target is within ``roots``, and stays a symlink. A read-only file is changed
@@ -199,7 +199,7 @@ def apply(
     for finding, fix in plan.fixes:
         in_way = next((edit.path for edit in fix.edits if edit.path in kept), None)
         if in_way is not None:
-            refused.append(NotApplied(finding.hazard, in_way, kept[in_way]))
+            refused.append(UnappliedFix(finding.hazard, in_way, kept[in_way]))
             continue
         for edit in fix.edits:
             if edit not in left.setdefault(edit.path, []):
@@ -233,6 +233,7 @@ def _is_within(target: Path, root: Path) -> bool:
 
 
 def _read_and_edit(path: str, edits: Sequence[Edit]) -> tuple[bytes, bytes]:
+    """A file's bytes before and after the edits."""
     try:
         before = Path(path).read_bytes()
         return before, apply_edits_to(before, edits)

@@ -19,7 +19,7 @@ _work: Callable[[int], Any] | None = None
 """The function that the forked workers call."""
 
 
-def processors() -> int:
+def usable_processor_count() -> int:
     """The number of processors that this process may use; 1 where it can't safely fork."""
     if sys.platform != "linux":  # on other systems, forking a process with threads or loaded frameworks is not safe
         return 1
@@ -32,7 +32,7 @@ def parallel_map(function: Callable[[int], _Result], count: int, on_progress: Ca
     ``function`` may run in a forked process, so its changes to memory are lost: its result must be complete and
     picklable.
     """
-    if count < _MIN_PARALLEL_COUNT or processors() < 2:
+    if count < _MIN_PARALLEL_COUNT or usable_processor_count() < 2:
         found = []
         for number in range(count):
             found.append(function(number))
@@ -50,7 +50,7 @@ def _run_forked(count: int, on_progress: Callable[[int], None]) -> list[Any]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
 
-    workers = processors()
+    workers = usable_processor_count()
     parts = [range(first, count, workers * _CHUNKS_PER_WORKER) for first in range(workers * _CHUNKS_PER_WORKER)]
     found: list[Any] = [None] * count
     done = 0

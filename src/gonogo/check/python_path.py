@@ -11,11 +11,11 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
-from gonogo.evidence.environment.own_package import own_package
+from gonogo.evidence.environment.own_package import project_package
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, iter_parent_folders
 from gonogo.evidence.run import ImportOutsideSysPath
-from gonogo.evidence.script.identifiers import identifiers, last_name
+from gonogo.evidence.script.identifiers import identifiers_in, last_name
 from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
@@ -32,16 +32,16 @@ def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateC
 
     ``accelerate``: the config that ``accelerate launch`` reads, if it is available.
     """
-    cwd = os.path.realpath(launch.original(launch.cwd))
+    cwd = os.path.realpath(launch.copy_source(launch.cwd))
     first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
     given = [Path(os.path.realpath(os.path.join(cwd, os.path.expanduser(each)))) for each in launch.python_path]
-    entries = [os.path.realpath(launch.original(each)) for each in given]
+    entries = [os.path.realpath(launch.copy_source(each)) for each in given]
     if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
         entries.append(cwd)  # its multi-node runner exports the folder to the other nodes
     with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
     if with_deepspeed:
         entries.append(cwd)  # accelerate's prepare_deepspeed_cmd_env
-    owned = (own_package(folder) for folder in _ancestor_folders(launch, program))
+    owned = (project_package(folder) for folder in _ancestor_folders(launch, program))
     installed = tuple(dict.fromkeys(os.path.realpath(each.source) for each in owned if each is not None))
     complete = launch.python_path_complete and with_deepspeed is not None
     return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, complete)
@@ -53,7 +53,7 @@ def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bo
         return True
     if any(name in launch.launcher_options for name in _OTHER_DISTRIBUTED_MODES):
         return False  # the config's distributed_type only applies if the command line sets none
-    return accelerate.deepspeed_on if accelerate is not None else None
+    return accelerate.enables_deepspeed if accelerate is not None else None
 
 
 def project_root(launch: Launch, program: Path) -> Path:
@@ -102,7 +102,7 @@ def imports_not_on_path(
             continue
         for node, name in _absolute_imports(script):
             top = name.partition(".")[0]
-            if (top in found and not found[top].optional) or project.search.knows(top, "") or is_installed(top):
+            if (top in found and not found[top].optional) or project.search.has_module(top, "") or is_installed(top):
                 continue
             folder = next((place for place in places if _has_module(place, top)), None)
             if folder is not None:
@@ -149,7 +149,7 @@ def _handles_import_error(script: Script, node: ast.stmt) -> bool:
     inner: ast.AST = node
     while (outer := script.index.parents.get(inner)) is not None:
         if isinstance(outer, ast.Try) and inner in outer.body:
-            caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers(one.type)})
+            caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers_in(one.type)})
             if (handler := next(caught, None)) is not None and not _handler_exits(handler):
                 return True
         inner = outer

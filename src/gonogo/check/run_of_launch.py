@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.config.accelerate import AccelerateConfig, is_accelerate_config, read_accelerate_config
 from gonogo.evidence.config.deepspeed import (
     DeepSpeedConfig,
-    deepspeed_config_of,
+    deepspeed_config_from_tree,
     is_deepspeed_config,
     read_deepspeed_config,
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
-from gonogo.evidence.config.model import ModelConfig, read_model
+from gonogo.evidence.config.model import ModelConfig, read_model_config
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
-from gonogo.evidence.paths import is_file, is_folder, resolved
+from gonogo.evidence.paths import is_file, is_folder, resolve_path
 from gonogo.evidence.run import ImportOutsideSysPath, Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -55,21 +55,21 @@ _FRAMEWORK_NAMES = (
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: a placeholder that a script replaces by a value, for example with sed."""
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
-_TEMPLATE_NOT_CHECKED = translated("{path} is a template that no launch reads as is; it was not checked")
+_TEMPLATE_NOT_CHECKED = translated("{path} is a config template that no launch uses unchanged, so it was not checked")
 _MODULE_NOT_ON_PATH = translated(
     "module {name} was not checked: {path}:{line} imports it, but it is not on Python's path"
 )
 _SUBMODULE_NOT_HERE = translated(
-    "a git submodule that is not checked out, and {path}:{line} imports it: run git submodule update --init"
+    "this git submodule is not checked out, and {path}:{line} imports it: run git submodule update --init"
 )
 _UNKNOWN_SYS_PATH_CHANGE = translated(
     "some modules may not have been checked: {path}:{line} changes sys.path in a way that can't be "
     "determined from the source"
 )
-_UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config it uses: {why}")
+_UNKNOWN_DEEPSPEED_CONFIG = translated("can't determine which DeepSpeed config the launch uses: {why}")
 
 
-class RunMaker:
+class RunBuilder:
     """Makes runs, and records which files they use."""
 
     def __init__(self, files: Files) -> None:
@@ -84,7 +84,7 @@ class RunMaker:
         """The run that a launch starts."""
         self.used.add(launch.source.path)
         self.notes += [note for note in launch.notes if note not in self.notes]
-        accelerate = self._accelerate_of(launch)
+        accelerate = self._accelerate_config_of(launch)
         scripts, absent = self._scripts_of(launch, accelerate)
         given, complete = _training_arguments_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
@@ -101,7 +101,7 @@ class RunMaker:
             model=model,
             off_path=absent,
         )
-        run.config_field, run.config = self._config_of(launch, run)
+        run.config_field, run.config = self._deepspeed_config_of(launch, run)
         return run
 
     def run_of_config(self, source: SourceFile, environment: Environment) -> Run | None:
@@ -138,7 +138,7 @@ class RunMaker:
                 given, complete = _training_arguments_in((script,))
                 arguments = Arguments({"script": given}, complete=complete and bool(given))
                 run = Run(environment, arguments=arguments, scripts=(script,))
-                run.config = self._config_in((script,), run)
+                run.config = self._deepspeed_config_in_scripts((script,), run)
                 if run.config is not None:
                     run.config_field = Field.of(run.config.name)
                 run.model = _loaded_model(arguments, (script,), Path(source.path).parent)
@@ -171,7 +171,7 @@ class RunMaker:
             return (), ()
         root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
         own = path if may_change_sys_path(source.data) else None
-        key = (resolved(root), looked_in, own)
+        key = (resolve_path(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))
         entries = [project.script(source), *_parent_packages(launch, path, project)]
         scripts = tuple(dict.fromkeys(script for entry in entries for script in project.all_scripts(entry)))
@@ -203,7 +203,9 @@ class RunMaker:
 
     def _is_parsed(self, script: Script) -> bool:
         problem = script.problem
-        if problem is not None and not problem.is_fault:  # a limit of gonogo's parser: must not count as a pass
+        if (
+            problem is not None and not problem.is_rejected_by_python
+        ):  # a limit of gonogo's parser: must not count as a pass
             path = script.source.path
             self.files.skipped.append(Skipped(Text(path, path), problem.message))
         return problem is None
@@ -214,7 +216,7 @@ class RunMaker:
             self.used.add(source.path)
         return source
 
-    def _accelerate_of(self, launch: Launch) -> AccelerateConfig | None:
+    def _accelerate_config_of(self, launch: Launch) -> AccelerateConfig | None:
         path = launch.path_of(launch.accelerate_config)
         if path is None:
             return None
@@ -227,7 +229,7 @@ class RunMaker:
         source = self._read_and_mark_used(path) if is_file(path) else None
         return read_accelerate_config(source) if source is not None else None
 
-    def _config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
+    def _deepspeed_config_of(self, launch: Launch, run: Run) -> tuple[Field, DeepSpeedConfig | None]:
         """The field that names the run's DeepSpeed config, and the config itself."""
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
@@ -236,20 +238,20 @@ class RunMaker:
             return field, None  # unknown arguments, and no sign that the program uses DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
-            why = field.reason or translated("the value is not in the files")
+            why = field.reason or translated("no file contains the value")
             self.files.skipped.append(Skipped(Text(where, where), _UNKNOWN_DEEPSPEED_CONFIG.format(why=why)))
             return field, None
-        found = self._config_in(run.scripts, run, launch.cwd)
+        found = self._deepspeed_config_in_scripts(run.scripts, run, launch.cwd)
         if found is not None:
             return Field.of(found.name), found
-        if run.accelerate is not None and run.accelerate.deepspeed_on:
+        if run.accelerate is not None and run.accelerate.enables_deepspeed:
             return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
         handed = any(True for script in run.scripts for _ in _config_arguments(script))
         surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
         return (Field.missing() if surely_none else Field.not_known()), None
 
     def _named_config(self, field: Field, launch: Launch, run: Run) -> DeepSpeedConfig | None:
-
+        """The config that a field names: a file, one that the launch script writes, or a framework's preset."""
         path = launch.path_of(field)
         framework = launch.framework
         world, hidden, accelerate = launch.world_size, _hidden_size(run.model), run.accelerate
@@ -276,7 +278,9 @@ class RunMaker:
             accelerate=accelerate,
         )
 
-    def _config_in(self, scripts: Sequence[Script], run: Run, cwd: Path | None = None) -> DeepSpeedConfig | None:
+    def _deepspeed_config_in_scripts(
+        self, scripts: Sequence[Script], run: Run, cwd: Path | None = None
+    ) -> DeepSpeedConfig | None:
         """The config that a script passes on: a dict in the script, or a path that it contains."""
         from gonogo.evidence.script.deepspeed_dicts import dict_to_tree, resolve_dict
 
@@ -289,7 +293,9 @@ class RunMaker:
                     place = script.place(found)
                     name = f"{script.source.path}:{place.line}"
                     auto = AutoValues(run.arguments, world_size=world, hidden_size=hidden)
-                    return deepspeed_config_of(dict_to_tree(script, found), name=name, source=script.source, auto=auto)
+                    return deepspeed_config_from_tree(
+                        dict_to_tree(script, found), name=name, source=script.source, auto=auto
+                    )
                 path = field.string
                 if path and path.endswith(".json"):
                     for folder in dict.fromkeys((cwd or Path.cwd(), Path(script.source.path).parent)):
@@ -315,7 +321,7 @@ def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field],
     complete = True
     for script in scripts:
         for call in script.calls(*ARGUMENT_CLASSES):
-            complete = complete and not call.has_star
+            complete = complete and not call.has_unknown_kwargs
             for name in call.keywords:
                 given.setdefault(name, call.keyword(name))
         for one in script.subclasses(*ARGUMENT_CLASSES):
@@ -329,12 +335,12 @@ def _training_arguments_in(scripts: Sequence[Script]) -> tuple[dict[str, Field],
 def _loaded_model(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> ModelConfig | None:
     """The model that the run loads: from its arguments, or else from a script's call of ``from_pretrained``."""
     if text := arguments.model.string:
-        return read_model(text, folder)
+        return read_model_config(text, folder)
     for script in scripts:
         for call in script.calls("*Model*.from_pretrained", "*For*.from_pretrained"):
             text = call.argument(0).string or call.keyword("pretrained_model_name_or_path").string
             if text:
-                return read_model(text, folder)
+                return read_model_config(text, folder)
     return None
 
 
@@ -356,13 +362,15 @@ def _involves_deepspeed(launch: Launch, run: Run) -> bool:
     """Whether a run may use DeepSpeed, by its launcher, script, program or config."""
     if launch.launcher == "deepspeed" or launch.framework is not None or b"deepspeed" in launch.source.data.lower():
         return True
-    if run.accelerate is not None and run.accelerate.deepspeed_on is not False:
+    if run.accelerate is not None and run.accelerate.enables_deepspeed is not False:
         return True
     if launch.launcher == "python":
         return False
     if run.scripts and not run.off_path:
         # A Trainer may get a config from its command-line arguments alone.
-        return run.says(b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments")
+        return run.any_script_contains(
+            b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments"
+        )
     return True
 
 
@@ -391,7 +399,7 @@ def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
     precision = accelerate.get("mixed_precision")
     if precision.value in ("fp16", "bf16"):
         _set_member(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
-    return deepspeed_config_of(_object_node(root), name=accelerate.source.path, source=accelerate.source)
+    return deepspeed_config_from_tree(_object_node(root), name=accelerate.source.path, source=accelerate.source)
 
 
 def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
@@ -408,5 +416,6 @@ def _set_member(members: dict[str, Member], keys: tuple[str, ...], field: Field,
 
 
 def _object_node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
+    """A tree node of an object with these members."""
     value = {name: member.node.field.value for name, member in members.items()}
     return TreeNode(Field.of(value, field.place if field is not None else None), members)

@@ -13,13 +13,13 @@ import msgspec
 
 from gonogo.check.environment import STACK
 from gonogo.check.placeholders import missing_programs_note, placeholder_note, placeholders_in, vcs_packages_note
-from gonogo.check.run_of_launch import RunMaker
+from gonogo.check.run_of_launch import RunBuilder
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import LOCK_FILES, FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.command_words import SHELLS
@@ -40,9 +40,9 @@ _VARIABLE_WITH_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
 """``${CONFIG_FILE:-debug.toml}``: what the script takes from the shell in which it is started."""
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SCRIPT_BYTES = 1 << 20
-_PROGRAM_FROM_INPUT = translated("its program is read from standard input")
+_PROGRAM_FROM_INPUT = translated("the program is read from standard input, so gonogo can't read it")
 _PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
-_FOLDER_NOT_HERE = translated("no such folder: {program}, which the command starts there, was not checked")
+_FOLDER_NOT_HERE = translated("there is no such folder, so {program}, which the command starts in it, was not checked")
 _MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
 FAULT = translated("internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it")
 _PROBLEM_AT_LINE = translated("line {line}: {problem}")
@@ -63,19 +63,19 @@ class GatheredRuns(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
 
 
-def gather(
+def gather_runs_of_inputs(
     paths: Sequence[str],
     command: Sequence[str],
     *,
     settings: CheckSettings,
     use_installed: bool,
-    laid_over: Mapping[str, str] | None = None,
+    version_overrides: Mapping[str, str] | None = None,
 ) -> GatheredRuns:
-    """The runs given by files, folders and a command; ``laid_over`` as for :func:`gonogo.check.findings.check`.
+    """The runs given by files, folders and a command; ``version_overrides`` as for :func:`gonogo.check.findings.check`.
 
     Raises UserError if a path doesn't exist, a named file can't be read, or the command starts nothing.
     """
-    gatherer = _Gatherer(Files(Path.cwd()), settings, use_installed, laid_over)
+    gatherer = _RunGatherer(Files(Path.cwd()), settings, use_installed, version_overrides)
     if command:
         gatherer.add_command(command)
     for path in paths or ([] if command else ["."]):
@@ -97,14 +97,16 @@ def _first_parameter(script: Path) -> dict[str, str] | None:
     return {"name": found[1], "line": str(text.count("\n", 0, found.start(1)) + 1)} if found is not None else None
 
 
-class _Gatherer:
+class _RunGatherer:
+    """Collects launches, configs and scripts from the given inputs, and makes runs of them."""
+
     def __init__(
-        self, files: Files, settings: CheckSettings, use_installed: bool, laid_over: Mapping[str, str] | None
+        self, files: Files, settings: CheckSettings, use_installed: bool, version_overrides: Mapping[str, str] | None
     ) -> None:
         self.files = files
         self.settings = settings
         self.use_installed = use_installed
-        self.laid_over = laid_over
+        self.version_overrides = version_overrides
         self.launches: list[Launch] = []
         self.found: dict[FileKind, list[SourceFile]] = {kind: [] for kind in FileKind}
         self.named: set[str] = set()
@@ -128,9 +130,9 @@ class _Gatherer:
         self.typed = True
         from gonogo.evidence.launch.reading import launches_of_command
 
-        given = self._variables_taken_by(command)
+        given = self._variables_used_by(command)
         launches = launches_of_command(command, self.files.base, given)
-        if not launches and (own := own_console_script(command[0], self.files.base)) is not None:
+        if not launches and (own := project_console_script(command[0], self.files.base)) is not None:
             words = ["python", "-m", own.partition(":")[0], *command[1:]]
             launches = launches_of_command(words, self.files.base, given)
         if not launches and Path(command[0]).name in SHELLS:
@@ -160,12 +162,12 @@ class _Gatherer:
         for launch in launches:
             self.files.sources.setdefault(launch.source.path, launch.source)
             self.launches.append(launch)
-            self._look_for_program(launch)
+            self._report_missing_program(launch)
         for source in dict.fromkeys(launch.source for launch in launches):
             self.placeholders += placeholders_in(source, [one for one in launches if one.source is source])
 
-    def _variables_taken_by(self, command: Sequence[str]) -> dict[str, str]:
-        """Variables of this shell that the command takes: sizes, and those for which its scripts have a default."""
+    def _variables_used_by(self, command: Sequence[str]) -> dict[str, str]:
+        """Variables of this shell that the command uses: sizes, and those for which its scripts have a default."""
         names = set(_LAUNCH_SIZE_VARIABLES)
         for word in command:
             path = self.files.base / word
@@ -173,12 +175,12 @@ class _Gatherer:
                 names.update(_VARIABLE_WITH_DEFAULT.findall(path.read_text(encoding="utf-8", errors="replace")))
         return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
-    def _look_for_program(self, launch: Launch) -> None:
+    def _report_missing_program(self, launch: Launch) -> None:
         """Report a launch's program as a gap if it doesn't exist here, since it was not checked."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
             self.files.skipped.append(Skipped(translated("python"), _PROGRAM_FROM_INPUT))
         if launch.program_kind == "module" and launch.program.string and not launch.in_container:
-            self._look_for_module(launch, launch.program.string)
+            self._report_missing_module(launch, launch.program.string)
         if launch.program.unknown and launch.heredoc is None and launch.program.reason is not None:
             where = f"{launch.source.path}:{launch.line}"
             self.files.skipped.append(Skipped(Text(where, where), launch.program.reason))
@@ -193,7 +195,7 @@ class _Gatherer:
             name = self.files.display_path(path)
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
 
-    def _look_for_module(self, launch: Launch, name: str) -> None:
+    def _report_missing_module(self, launch: Launch, name: str) -> None:
         """Report a module as a gap if neither the project nor this Python has it."""
         from gonogo.check.python_path import is_installed, module_file
 
@@ -235,14 +237,14 @@ class _Gatherer:
                 self._assign_jobs(source, launches)
             else:
                 for launch in launches:
-                    self._look_for_program(launch)
+                    self._report_missing_program(launch)
             self.placeholders += placeholders_in(source, launches)
 
     def _assign_jobs(self, source: SourceFile, launches: Sequence[Launch]) -> None:
         """Find the job of a manifest that each launch belongs to: its own, or the one that runs its script."""
-        from gonogo.evidence.launch.manifest import workload_at, workloads
+        from gonogo.evidence.launch.manifest import parse_workloads, workload_at
 
-        jobs = workloads(source)
+        jobs = parse_workloads(source)
         self.placeholders += [(f"${name}", source.path) for job in jobs for name in unfilled_variables(job)]
         for launch in launches:
             at = workload_at(launch.place) if launch.place.source is source else None
@@ -265,7 +267,7 @@ class _Gatherer:
         self.not_ours.append(Skipped(Text(path, path), why))
 
     def gather_runs(self) -> GatheredRuns:
-        maker = RunMaker(self.files)
+        maker = RunBuilder(self.files)
         runs = [run for launch in self._distinct_launches() if (run := self._run_of(maker, launch)) is not None]
         runs += self._runs_of_unused_files(maker, [run.environment for run in runs])
         for source in self.files.sources.values():
@@ -292,7 +294,7 @@ class _Gatherer:
             if met[alike] <= _MAX_DUPLICATE_LAUNCHES:
                 yield launch
 
-    def _run_of(self, run_maker: RunMaker, launch: Launch) -> Run | None:
+    def _run_of(self, run_maker: RunBuilder, launch: Launch) -> Run | None:
         """The run of a launch; None if gonogo itself fails on it, which is reported as skipped."""
         try:
             return run_maker.run_of(launch, self._environment_for(launch))
@@ -306,7 +308,7 @@ class _Gatherer:
             self.files.skipped.append(Skipped(Text(where, where), FAULT.format(what=what)))
             return None
 
-    def _runs_of_unused_files(self, run_maker: RunMaker, launch_environments: Sequence[Environment]) -> list[Run]:
+    def _runs_of_unused_files(self, run_maker: RunBuilder, launch_environments: Sequence[Environment]) -> list[Run]:
         """Runs of files that no launch uses, in which nothing else is known."""
         environment = self._environment_for(None)
         runs: list[Run] = []
@@ -350,7 +352,7 @@ class _Gatherer:
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.job_environment import in_container, job_environment_of
+        from gonogo.evidence.job_environment import container_environment, job_environment_of
 
         if found.declared is None:  # these are the versions installed here, but the launch runs in a job or container
             declared = self._declared_environment(file) if file is not None else Environment.unknown()
@@ -359,7 +361,9 @@ class _Gatherer:
             elsewhere = launch is not None and launch.place.source is not job.container.source
             script = Place(launch.source, 0, len(launch.source.data)) if launch is not None and elsewhere else None
             return job_environment_of(job, script, found)
-        return in_container(image or Field.missing(), launch.container_script if launch is not None else None, found)
+        return container_environment(
+            image or Field.missing(), launch.container_script if launch is not None else None, found
+        )
 
     def _cached_environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None
@@ -369,17 +373,17 @@ class _Gatherer:
 
     def _read_environment(self, path: Path | None) -> Environment:
         declared = self._declared_environment(path) if path is not None else Environment.unknown()
-        if path is not None and self._is_requested_environment(path) and self.laid_over is None:
+        if path is not None and self._is_requested_environment(path) and self.version_overrides is None:
             return declared  # a file that describes another machine: the packages installed here don't matter
-        found = declared.over(self._machine_environment) if self.use_installed else declared
+        found = declared.merged_over(self._machine_environment) if self.use_installed else declared
         if self.use_installed and not self.typed:
             found = msgspec.structs.replace(found, declared=declared)
         if path is not None:
-            found = msgspec.structs.replace(found, alternatives=self._alternatives_to(path))
-        return found.with_overrides(self._laid_over) if self._laid_over else found
+            found = msgspec.structs.replace(found, alternatives=self._environments_of_neighbours(path))
+        return found.with_overrides(self._version_overrides) if self._version_overrides else found
 
-    def _alternatives_to(self, path: Path) -> tuple[Environment, ...]:
-        """What the files beside one declare, unless that one is a lock, which says what another comes to."""
+    def _environments_of_neighbours(self, path: Path) -> tuple[Environment, ...]:
+        """The environments that the files next to a given one declare; none if that one is a lock file."""
         if path.name in LOCK_FILES:
             return ()
         beside = (file for file in environment_files([path.parent]) if file.parent == path.parent and file != path)
@@ -404,16 +408,19 @@ class _Gatherer:
 
     @cached_property
     def _machine_environment(self) -> Environment:
-        from gonogo.evidence.environment.this_machine import this_machine
+        from gonogo.evidence.environment.this_machine import inspect_this_machine
 
-        return this_machine()
+        return inspect_this_machine()
 
     @cached_property
-    def _laid_over(self) -> dict[str, Package]:
-        from gonogo.evidence.environment.this_machine import interpreter
+    def _version_overrides(self) -> dict[str, Package]:
+        """The packages whose versions the user has overridden, as ``version_overrides`` gives them."""
+        from gonogo.evidence.environment.this_machine import interpreter_description
 
-        wanted = self.laid_over or {}
-        return {name: Package(name, f"=={version}", source=interpreter()) for name, version in wanted.items()}
+        wanted = self.version_overrides or {}
+        return {
+            name: Package(name, f"=={version}", source=interpreter_description()) for name, version in wanted.items()
+        }
 
 
 def _unreadable_reason(path: Path) -> Text | None:
@@ -451,4 +458,5 @@ def _covered_items(runs: Sequence[Run], launches: Sequence[Launch]) -> list[Text
 
 
 def _problem_text(problem: ConfigProblem) -> Text:
+    """A config's problem with its line, as one sentence."""
     return _PROBLEM_AT_LINE.format(line=problem.place.line, problem=problem.message)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, is_file, is_read_allowed, resolved
+from gonogo.evidence.paths import is_file, is_read_allowed, read_bytes, resolve_path
 from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.errors import UserError
 
@@ -63,7 +63,7 @@ def read_settings(start: Path) -> CheckSettings:
 
     Raises UserError for invalid TOML, an unknown key, or a value of the wrong type.
     """
-    folder = resolved(start)
+    folder = resolve_path(start)
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
@@ -76,7 +76,7 @@ def read_settings(start: Path) -> CheckSettings:
 
 def _settings_table(path: Path) -> Mapping[str, Any] | None:
     try:
-        data = contents(path)
+        data = read_bytes(path)
     except OSError as error:
         raise UserError(translated("can't read {path}: {why}").format(path=path, why=error.strerror or error)) from None
     if path.name == "pyproject.toml" and b"tool.gonogo" not in data:

@@ -19,7 +19,7 @@ from gonogo.finding import Finding, Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
 if TYPE_CHECKING:  # imported only when files are actually read
-    from gonogo.check.findings import Checked
+    from gonogo.check.findings import CheckResult
     from gonogo.evidence.run import Run
 
 _RUN_FILES = translated("the run's files")
@@ -75,11 +75,11 @@ def check_project(
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:200]
         return StaticFindings(skipped=(Skipped(_RUN_FILES, _INTERNAL_ERROR.format(what=what)),), base=base)
-    return files_of(checked, base)
+    return static_findings_of(checked, base)
 
 
-def files_of(checked: Checked, base: str) -> StaticFindings:
-    """The result of a check that was started in the folder ``base``."""
+def static_findings_of(checked: CheckResult, base: str) -> StaticFindings:
+    """What a check, started in the folder ``base``, found in a run's files."""
     gathered = checked.gathered
     packages = [package for run in gathered.runs for package in run.environment.packages.values()]
     return StaticFindings(
@@ -102,12 +102,12 @@ class _StoredFindings(msgspec.Struct):
     base: str
 
 
-def dump(files: StaticFindings) -> bytes:
-    """The findings as JSON, to be stored for a later report; read by :func:`load`."""
+def dump_findings(files: StaticFindings) -> bytes:
+    """The findings as JSON, to be stored for a later report; read by :func:`load_findings`."""
     return msgspec.json.encode(_StoredFindings(files.findings, files.packages, files.base))
 
 
-def load(path: Path) -> StaticFindings:
+def load_findings(path: Path) -> StaticFindings:
     """Stored findings, with the current contents of the files that they name; empty if nothing was stored."""
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_StoredFindings)

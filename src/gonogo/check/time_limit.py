@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class TimeLimitReached(BaseException):
-    """Not an Exception, so that no rule that catches those goes on."""
+    """Raised at the limit; a BaseException, so that no ``except Exception`` of a hazard catches it."""
 
 
 @contextlib.contextmanager

@@ -384,7 +384,7 @@ def diagnose(
             from gonogo.diagnose.reader.client import ModelServer
 
             server = ModelServer(reader, reader_url, reader_timeout)
-            server.check()
+            server.require_usable()
         elif reader_url is not None:
             raise UserError(translated("--reader-url needs --reader MODEL"))
         logs, command = split_at_dashes(logs or [])

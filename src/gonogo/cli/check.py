@@ -20,7 +20,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
-    from gonogo.check.findings import Checked
+    from gonogo.check.findings import CheckResult
     from gonogo.check.settings import CheckSettings
 
 _MAX_FIX_PASSES = 10
@@ -126,7 +126,7 @@ def check(
         raise SystemExit(checked.exit_status)
 
 
-def _invocation(checked: Checked, paths: list[str], command: list[str]) -> Invocation:
+def _invocation(checked: CheckResult, paths: list[str], command: list[str]) -> Invocation:
     """How gonogo was called; without a command, the only shell script among the files that launches a run."""
     launches = {run.launch.source.path for run in checked.gathered.runs if run.launch is not None}
     if not command and len(launches) == 1 and (script := launches.pop()).endswith(".sh"):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from gonogo.check.findings import Checked, fixable_roots
-from gonogo.check.fixes import NotApplied, apply, diff_of_plan, planned
+from gonogo.check.findings import CheckResult, fixable_roots
+from gonogo.check.fixes import UnappliedFix, apply_plan, diff_of_plan, plan_fixes
 from gonogo.finding import Finding, Text, translated
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def _progress_bar(stream: TextIO, language: str) -> Progress:
     return bar
 
 
-def show_diff(stream: TextIO, checked: Checked, unsafe: bool) -> None:
+def show_diff(stream: TextIO, checked: CheckResult, unsafe: bool) -> None:
     """Write the diff of all changes that one round of ``--fix`` would make."""
-    stream.write(diff_of_plan(planned(checked.report.findings, unsafe=unsafe)))
+    stream.write(diff_of_plan(plan_fixes(checked.report.findings, unsafe=unsafe)))
 
 
-def report_hidden_unsafe_fixes(stream: TextIO, checked: Checked, language: str) -> None:
+def report_hidden_unsafe_fixes(stream: TextIO, checked: CheckResult, language: str) -> None:
     """Say how many unsafe fixes a diff leaves out, if any."""
-    all_, safe = (len(planned(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
+    all_, safe = (len(plan_fixes(checked.report.findings, unsafe=unsafe).fixes) for unsafe in (True, False))
     if all_ > safe:
         _write_line(stream, _UNSAFE_FIXES_HIDDEN.format(count=all_ - safe), language)
 
@@ -90,7 +90,7 @@ class ReadOnlyFiles:
         self._stream = stream
         self._answers = answers or sys.stdin
         self._known: dict[str, bool] = {}
-        self.said: set[NotApplied] = set()
+        self.said: set[UnappliedFix] = set()
         """Fixes already reported as not applied, since files are checked again after each round of fixes."""
 
     def may_replace(self, path: str) -> bool:
@@ -108,7 +108,7 @@ class ReadOnlyFiles:
 
 
 def fix_files(
-    checked: Checked,
+    checked: CheckResult,
     paths: Sequence[str],
     unsafe: bool,
     language: str,
@@ -116,11 +116,11 @@ def fix_files(
     read_only: ReadOnlyFiles | None = None,
 ) -> bool:
     """Apply the fixes, and write what was changed and what was not to ``stream``. True if any file was changed."""
-    plan = planned(checked.report.findings, unsafe=unsafe)
+    plan = plan_fixes(checked.report.findings, unsafe=unsafe)
     if not plan.fixes and not plan.not_applied:
         return False
     read_only = read_only or ReadOnlyFiles(language, stream)
-    written, refused = apply(plan, fixable_roots(paths, checked.gathered.files.base), read_only.may_replace)
+    written, refused = apply_plan(plan, fixable_roots(paths, checked.gathered.files.base), read_only.may_replace)
     for path in written:
         names = {finding.hazard for finding, fix in plan.fixes if any(edit.path == path for edit in fix.edits)}
         _write_line(stream, _FILE_FIXED.format(path=path, hazards=", ".join(sorted(names))), language)
@@ -131,7 +131,7 @@ def fix_files(
     return bool(written)
 
 
-def _write_not_applied(stream: TextIO, not_applied: NotApplied, language: str) -> None:
+def _write_not_applied(stream: TextIO, not_applied: UnappliedFix, language: str) -> None:
     _write_line(
         stream, _NOT_FIXED.format(path=not_applied.path, hazard=not_applied.hazard, why=not_applied.why), language
     )
@@ -141,7 +141,7 @@ def _write_line(stream: TextIO, text: Text, language: str) -> None:
     stream.write(text.in_language(language) + "\n")
 
 
-def write_statistics(stream: TextIO, checked: Checked, format_name: str, language: str) -> None:
+def write_statistics(stream: TextIO, checked: CheckResult, format_name: str, language: str) -> None:
     """Write how often each hazard was found, most frequent first, and whether its findings can be fixed."""
     findings = checked.report.findings
     counts = Counter(finding.hazard for finding in findings)

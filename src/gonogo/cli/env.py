@@ -43,14 +43,14 @@ def env(
         check_writable(output)
         from gonogo.check.environment import environment_report
         from gonogo.confinement.messages import confined_by
-        from gonogo.evidence.environment.reading import environment_in
-        from gonogo.evidence.environment.this_machine import this_machine
+        from gonogo.evidence.environment.reading import read_environment_file
+        from gonogo.evidence.environment.this_machine import inspect_this_machine
 
         if environment is not None:
-            report = environment_report(environment_in(environment))
+            report = environment_report(read_environment_file(environment))
         else:
             from gonogo.confinement.confinement import detect_means
 
-            report = environment_report(this_machine(deep=True), (confined_by(*detect_means()),))
+            report = environment_report(inspect_this_machine(deep=True), (confined_by(*detect_means()),))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

@@ -16,7 +16,7 @@ from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.hardware import Accelerator
-    from gonogo.evidence.environment.instances import Instance
+    from gonogo.evidence.environment.instances import CloudInstanceType
 
 _GIB = 1 << 30
 _ACCELERATORS = (
@@ -46,7 +46,7 @@ def gpus(
     language = choose_language(lang, os.environ)
     with exit_statuses(language):
         from gonogo.evidence.environment.hardware import all_accelerators
-        from gonogo.evidence.environment.instances import all_instances
+        from gonogo.evidence.environment.instances import all_instance_types
         from gonogo.report import check_page_format
         from gonogo.report.output import check_writable, publish_text
 
@@ -54,7 +54,7 @@ def gpus(
         check_writable(output)
         asked = (name or "").lower()
         instances = [
-            one for one in all_instances() if asked in f"{one.name}\n{one.provider}\n{one.accelerator}".lower()
+            one for one in all_instance_types() if asked in f"{one.name}\n{one.provider}\n{one.accelerator}".lower()
         ]
         used = {instance.accelerator for instance in instances}
         accelerators = [
@@ -72,7 +72,7 @@ def gpus(
 
 
 def _write_gpus(
-    stream: TextIO, accelerators: list[Accelerator], instances: list[Instance], format_name: str, language: str
+    stream: TextIO, accelerators: list[Accelerator], instances: list[CloudInstanceType], format_name: str, language: str
 ) -> None:
     if format_name == "json":
         document = {

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.findings import LoggedFailure
 from gonogo.diagnose.pack.pack import ReaderPack, make_reader_pack
-from gonogo.diagnose.reader.claims import checked
-from gonogo.diagnose.reader.client import NoAnswer
-from gonogo.diagnose.reader.model_answer import BrokenAnswer, ModelAnswer, parsed
+from gonogo.diagnose.reader.claims import check_claims
+from gonogo.diagnose.reader.client import NoAnswerError
+from gonogo.diagnose.reader.model_answer import MalformedAnswerError, ModelAnswer, parse_model_answer
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Report, Text, translated
 from gonogo.finding.errors import UserError
@@ -172,10 +172,10 @@ def read_with_model(
 ) -> tuple[ModelReading, ModelAnswer | None]:
     """A model's reading of a pack, and its parsed answer, which is None if it gave no usable one."""
     try:
-        answer = parsed(ask_model(pack.text))
-    except NoAnswer as error:
+        answer = parse_model_answer(ask_model(pack.text))
+    except NoAnswerError as error:
         return ModelReading(model, server, failed=error.why), None
-    except BrokenAnswer as error:
+    except MalformedAnswerError as error:
         return ModelReading(model, server, failed=_UNUSABLE_ANSWER.format(why=_ANSWER_PROBLEMS[str(error)])), None
-    claims = checked(answer, log, files, pack)
+    claims = check_claims(answer, log, files, pack)
     return ModelReading(model, server, answer.cause, claims, answer.change, next_step=answer.next_step), answer

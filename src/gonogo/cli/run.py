@@ -18,7 +18,7 @@ from gonogo.finding.language import choose_language
 from gonogo.report.untrusted import print_error
 
 if TYPE_CHECKING:
-    from gonogo.check.findings import Checked
+    from gonogo.check.findings import CheckResult
     from gonogo.finding import Report
 
 
@@ -85,7 +85,7 @@ def run(
             _publish_report(report, command, format_, output, language, open_)
         if not command:
             raise UserError(translated("no command to run: put it after --, for example: gonogo run -- bash launch.sh"))
-        from gonogo.check.static_findings import NO_STATIC_FINDINGS, files_of
+        from gonogo.check.static_findings import NO_STATIC_FINDINGS, static_findings_of
         from gonogo.guard.injection import GuardOptions
         from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
 
@@ -109,7 +109,7 @@ def run(
                 python=sys.executable,
             ),
             verdict=checked.report.verdict.value if checked is not None else None,
-            files=files_of(checked, os.getcwd()) if checked is not None else NO_STATIC_FINDINGS,
+            files=static_findings_of(checked, os.getcwd()) if checked is not None else NO_STATIC_FINDINGS,
         )
         ended = run_guarded(request, os.environ, language)
         try:
@@ -128,7 +128,7 @@ _CHECK_HAS_FINDINGS = translated(
 )
 
 
-def _check_command(command: list[str], language: str) -> Checked | None:
+def _check_command(command: list[str], language: str) -> CheckResult | None:
     """Check the command; None if the check itself fails, which must not prevent the launch."""
     from gonogo.check.findings import check as check_files
     from gonogo.check.settings import read_settings

@@ -27,9 +27,9 @@ def failure_answer(
     cut_place: CodePlace | None = None,
     parts: Sequence[FailingPart] = (),
 ) -> Answer | None:
-    """The answer; None if the log shows no failure. ``cut_place`` is the innermost frame of a truncated traceback."""
+    """The answer to "why did the run fail"; None if the log shows no failure."""
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
-    cure = lowered(first.cure[0]) if first is not None and first.cure else None
+    cure = lower_first_letter(first.cure[0]) if first is not None and first.cure else None
     statement = exception_statement(facts, versions, parts, cure)
     apart = next((clue for clue in clues if clue.decides), None)
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:
@@ -40,15 +40,18 @@ def failure_answer(
     if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
         return Answer(
             because=_as_clause(first),
-            at=_place_of(facts, first),
-            change=lowered(first.cure[0]) if first.cure else None,
+            at=_finding_or_failure_place(facts, first),
+            change=lower_first_letter(first.cure[0]) if first.cure else None,
             sure=first.certainty is Certainty.CERTAIN or _is_certain_oom(facts, first),
             hedge=_HEDGE_WORDS.get(first.certainty),
             hazard=first.hazard,
         )
     if statement is not None:
         return Answer(
-            because=statement.because, at=_place_text(facts, statement.at), change=statement.change, sure=statement.sure
+            because=statement.because,
+            at=_place_clause(facts, statement.at),
+            change=statement.change,
+            sure=statement.sure,
         )
     if apart is None:
         return _truncated_traceback_answer(cut_place) if cut_place is not None else None
@@ -57,9 +60,9 @@ def failure_answer(
     if change is None and first is not None and first.cure:
         change = first.cure[0]
     return Answer(
-        because=lowered(because),
+        because=lower_first_letter(because),
         at=Text(f"{place.path}:{place.line}", f"{place.path}:{place.line}") if place is not None else None,
-        change=lowered(change) if change is not None else None,
+        change=lower_first_letter(change) if change is not None else None,
     )
 
 
@@ -72,7 +75,7 @@ def _truncated_traceback_answer(cut_place: CodePlace) -> Answer:
     read = list(dict.fromkeys(_ATTRIBUTE_READ_PATTERN.findall(code)))[-1:]
     release = f"{cut_place.package} {cut_place.release}".strip()
     return Answer(
-        because=translated("`{code}` raised an error, but the log was cut off before it").format(
+        because=translated("`{code}` raised an error, but the log was cut off before the line that names it").format(
             code=code or cut_place.function
         ),
         at=_place_of_code(cut_place),
@@ -112,7 +115,7 @@ _HEDGE_WORDS = {Certainty.LIKELY: translated("most likely"), Certainty.POSSIBLE:
 _PROPER_NOUNS = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Transformers")
 
 
-def lowered(text: Text) -> Text:
+def lower_first_letter(text: Text) -> Text:
     """A sentence as a clause: its first letter in lower case if it begins with an ordinary word."""
     first, _, rest = text.en.partition(" ")
     plain = (first[1:].islower() or len(first) == 1) and first.isalpha() and first not in _PROPER_NOUNS
@@ -139,8 +142,8 @@ def _as_clause(finding: Finding) -> Text:
     if title.en.startswith("Out of GPU memory"):
         return Text(title.en.replace("Out of GPU memory", "GPU memory ran out", 1), title.zh)
     if finding.hazard in _DESCRIBED_BY_CAUSE and finding.cause:
-        return _split_first_sentence(lowered(finding.cause))[0]
-    clause = lowered(title)
+        return _split_first_sentence(lower_first_letter(finding.cause))[0]
+    clause = lower_first_letter(title)
     return Text(f"of this: {clause.en}", clause.zh) if _VERBLESS_PATTERN.search(title.en) else clause
 
 
@@ -151,17 +154,18 @@ def _is_certain_oom(facts: FailureFacts, finding: Finding) -> bool:
     )
 
 
-def _place_of(facts: FailureFacts, finding: Finding) -> Text | None:
+def _finding_or_failure_place(facts: FailureFacts, finding: Finding) -> Text | None:
     """The place where the failure was raised if the finding is about it, or otherwise the finding's own place."""
     span = finding.spans[0] if finding.spans else None
     if span is None:
         return None
     if any((raised.log, raised.line) == (span.path, span.line) for raised in facts.chain) and facts.at is not None:
-        return _place_text(facts)
+        return _place_clause(facts)
     return Text(f"{span.path}:{span.line}", f"{span.path}:{span.line}")
 
 
-def _place_text(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+def _place_clause(facts: FailureFacts, code_place: CodePlace | None = None) -> Text | None:
+    """The clause "in FILE, line N" of a place; None if the failure has none."""
     at, yours = code_place or facts.at, facts.your_line
     if at is None:
         raised = facts.chain[-1] if facts.chain else None

@@ -12,16 +12,16 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.diagnose.answer_sentence import failure_answer
 from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
-from gonogo.diagnose.explanations.topics import FailingPart, described, failing_parts
+from gonogo.diagnose.explanations.topics import FailingPart, describe_failing_part, failing_parts
 from gonogo.diagnose.missing import missing_evidence
-from gonogo.diagnose.statements import is_fully_explained, most_informative
-from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
+from gonogo.diagnose.statements import is_fully_explained, most_informative_exception
+from gonogo.diagnose.with_files import add_file_findings, complete_setup, require_folder
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.failure import CodePlace, FailureFacts
@@ -50,7 +50,7 @@ class LoggedFailure(NamedTuple):
 
     def report(self) -> Report:
         """The report on the logs."""
-        return report_of(self.log, self.skipped, self.files)
+        return report_on_log(self.log, self.skipped, self.files)
 
 
 def read_failure(
@@ -78,7 +78,7 @@ def read_failure(
         paths = [str(project)] if project is not None else []
         files = check_project(command, paths, environment=environment, use_installed=False)
         setup = complete_setup(setup, files)
-    opened, skipped = sources(list(logs))
+    opened, skipped = find_log_sources(list(logs))
     log = read_logs(opened, _hazard_log_words(), setup, on_bytes)
     return LoggedFailure(log, files, tuple(skipped))
 
@@ -89,12 +89,14 @@ def _hazard_log_words() -> Iterator[str]:
         yield from hazard.log_words
 
 
-def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
+def report_on_log(
+    log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS
+) -> Report:
     """The report on logs, and on the run's files if these were read too."""
     facts_of_failure = failure_facts(log)
     clues = find_clues(log, facts_of_failure)
     logged = drop_contradicted(findings_in_log(log), clues)
-    findings = with_files(log, logged, files)
+    findings = add_file_findings(log, logged, files)
     if findings and findings[0].severity is Severity.ERROR:
         clues = (*clues, *forced_variable_clues(log, findings[0].cure))[:MAX_CLUES]
     parts = _failing_parts(log, facts_of_failure, findings)
@@ -106,7 +108,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             what = translated("{path}: {size} MiB of errors").format(
                 path=facts.path, size=max(facts.dropped_bytes >> 20, 1)
             )
-            why = translated("too many: only the first and the last were read")
+            why = translated("there are too many errors: only the first and the last were read")
             skipped = (*skipped, Skipped(what, why))
     if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
         skipped = (*skipped, *missing_evidence(log, facts_of_failure))
@@ -124,7 +126,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         skipped=(*skipped, *files.skipped),
         log=_log_section(log, findings),
         notes=_notes(log, findings),
-        similar=_similar_threads(log, findings, complete=complete),
+        similar=_find_similar_threads(log, findings, complete=complete),
         answer=answer,
         clues=clues,
         failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
@@ -132,14 +134,14 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 
 
 def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Finding]) -> tuple[FailingPart, ...]:
-    """What the failing code is for, unless a hazard explains the failure with confidence.
+    """The features that the failing code belongs to, unless a hazard explains the failure with confidence.
 
     Where rules explain it in full, only what frames, message and a setting show together is worth telling.
     """
     known = any(names_cause(finding) and not is_fallback(finding) for finding in findings)
     if known or not facts.chain:
         return ()
-    parts = failing_parts(most_informative(facts.chain), settings_of(log))
+    parts = failing_parts(most_informative_exception(facts.chain), settings_of(log))
     if is_fully_explained(facts, log.setup.version_texts):
         parts = tuple(part for part in parts if part.topic.all)
     return parts
@@ -149,12 +151,12 @@ def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterat
     for part in parts:
         place = part.setting.place if part.setting is not None else None
         raised = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
-        yield Clue(described(part), (raised, *((place,) if place is not None else ())))
+        yield Clue(describe_failing_part(part), (raised, *((place,) if place is not None else ())))
 
 
 def _truncated_traceback_frame(log: FailureLog) -> CodePlace | None:
     """The innermost frame of the last traceback that was cut off before its exception."""
-    frames = log.cut[-1].frames if log.cut else ()
+    frames = log.truncated_errors[-1].frames if log.truncated_errors else ()
     return code_place(frames[-1], log.setup.version_texts) if frames and frames[-1].code else None
 
 
@@ -169,7 +171,9 @@ def drop_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> t
     )
 
 
-def _similar_threads(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
+def _find_similar_threads(
+    log: FailureLog, findings: tuple[Finding, ...], *, complete: bool
+) -> tuple[SimilarThread, ...]:
     """Public threads about similar logs; none if the cause is certain or nothing failed."""
     causes = (finding for finding in findings if names_cause(finding) and not is_fallback(finding))
     if complete or any(finding.certainty is Certainty.CERTAIN for finding in causes):

@@ -15,12 +15,12 @@ _SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
 
 
 def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
-    """At most three items, the most useful first."""
+    """What to add to the logs for a more certain answer: at most three items, the most useful first."""
     return tuple(_iter_missing(log, facts))[:_MAX_MISSING]
 
 
 def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
-    if not facts.chain and log.cut:
+    if not facts.chain and log.truncated_errors:
         yield Skipped(
             translated("the line that names the error"),
             translated(

@@ -12,11 +12,16 @@ from gonogo.diagnose.explanations.attributes import explain_by_attribute, implem
 from gonogo.diagnose.explanations.calls import explain_by_call
 from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.diagnose.explanations.messages import explain_by_message
-from gonogo.diagnose.explanations.places import REQUIREMENT_PATTERN, fitting_releases, name_and_version, place_to_look
+from gonogo.diagnose.explanations.places import (
+    REQUIREMENT_PATTERN,
+    matching_releases_advice,
+    name_and_version,
+    place_to_look,
+)
 from gonogo.diagnose.explanations.python_errors import explain_by_python_error
 from gonogo.diagnose.explanations.rule_table import explain_by_rule
 from gonogo.diagnose.explanations.surroundings import explain_by_surroundings
-from gonogo.diagnose.explanations.topics import FailingPart, change_for
+from gonogo.diagnose.explanations.topics import FailingPart, suggest_change
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
     FORMS,
@@ -28,7 +33,7 @@ from gonogo.evidence.failure.api_mismatch import (
     trainer_config_class,
 )
 from gonogo.evidence.failure.failure_facts import is_raised_in_user_code
-from gonogo.evidence.failure.native import readable
+from gonogo.evidence.failure.native import demangled_name
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
@@ -59,7 +64,7 @@ _NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
 class Statement(NamedTuple):
-    """The reason as a clause, what to change, and whether the reason is certain."""
+    """Why an exception was raised, as a clause, what to change, and whether the reason is certain."""
 
     because: Text
     change: Text | None
@@ -78,11 +83,11 @@ def exception_statement(
     """
     if not facts.chain:
         return None
-    raised = most_informative(facts.chain)
+    raised = most_informative_exception(facts.chain)
     misfit = find_api_mismatch(facts, versions)
-    because, change = _explained(raised, misfit, versions)
+    because, change = _explain_by_first_rule(raised, misfit, versions)
     because = because or _raised_message(raised)
-    change = change or _advice(raised.message) or fitting_releases(facts)
+    change = change or _advice_in_message(raised.message) or matching_releases_advice(facts)
     change = change or cure or _change_of_part(parts, facts, raised) or place_to_look(facts)
     at = _checking_call(raised)
     if at is None and raised is not facts.chain[-1] and raised.frames:
@@ -94,7 +99,8 @@ def exception_statement(
         at = next((frame for frame in reversed(raised.frames) if frame.owner != "python"), None)
     if raised is not facts.chain[-1] and _is_cleanup_error(raised, facts.chain[-1]):
         because = translated(
-            "{because}; the {type} after it only hides it (cleaning up after the first failure)"
+            "{because}; the {type} that follows only hides this, since it was raised while cleaning up after "
+            "the failure"
         ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
 
@@ -103,13 +109,15 @@ def is_fully_explained(facts: FailureFacts, versions: Mapping[str, str]) -> bool
     """Whether rules say both why the failure's exception was raised and what to change."""
     if not facts.chain:
         return False
-    raised = most_informative(facts.chain)
-    because, change = _explained(raised, find_api_mismatch(facts, versions), versions)
+    raised = most_informative_exception(facts.chain)
+    because, change = _explain_by_first_rule(raised, find_api_mismatch(facts, versions), versions)
     return because is not None and change is not None
 
 
-def _explained(raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]) -> Explanation:
-    """What the first rule says that applies; parts of it are None if none does."""
+def _explain_by_first_rule(
+    raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
+) -> Explanation:
+    """The explanation of the first rule that applies; parts of it are None if none does."""
     last = (
         partial(_explain_api_mismatch, misfit, versions)
         if misfit is not None and raised.message.form in FORMS
@@ -129,10 +137,10 @@ def _explained(raised: RaisedException, misfit: ApiMismatch | None, versions: Ma
 
 
 def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:
-    """What to try without the part that failed; after the user's own line, if that raised it."""
+    """The advice to run without the failing feature; after advice on the user's own line, if that raised it."""
     if not parts:
         return None
-    change = change_for(parts[0], raised)
+    change = suggest_change(parts[0], raised)
     if facts.at is None or facts.at.owner != "user" or (place := place_to_look(facts)) is None:
         return change
     return Text(f"{place.en}; {change.en}", f"{place.zh}；{change.zh}")
@@ -156,7 +164,7 @@ def _checking_call(exception: RaisedException) -> CodePlace | None:
     return frames[-2] if f"{name}(" in frames[-2].code else None
 
 
-def most_informative(chain: tuple[RaisedException, ...]) -> RaisedException:
+def most_informative_exception(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The chain's most informative exception: the last one, unless it only reports another one's failure."""
     last = chain[-1]
     if len(chain) > 1 and (
@@ -177,6 +185,7 @@ def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
 
 
 def _explain_by_form(exception: RaisedException) -> Explanation:
+    """The explanation by the form of the exception's message."""
     message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
     if message.form == "missing_key" and _SENTENCE_PATTERN.search(message.names[0]) is None:
         return _explain_missing_key(message, code, exception)
@@ -188,7 +197,7 @@ def _explain_by_form(exception: RaisedException) -> Explanation:
         package = library_package(message.subject)
         return (
             translated("{package} was compiled for a different build: its library can't find {symbol}").format(
-                package=package, symbol=readable(message.names[0])
+                package=package, symbol=demangled_name(message.names[0])
             ),
             translated(
                 "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)"
@@ -220,7 +229,7 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
     holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
     if holder and (chosen := re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\[[\"']{re.escape(key)}[\"']\]", code)):
         holder = chosen.group(1)  # of several subscripts, the one with this key
-    if holder and (package := _own_reader(exception, holder)):
+    if holder and (package := _package_reading_config(exception, holder)):
         return (
             translated("{holder} has no key '{key}', which {package} reads without asking whether it is there").format(
                 holder=holder, key=key, package=package
@@ -238,7 +247,7 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
                 "collator, another release of the library) uses a different name, or the name is mistyped"
             ).format(holder=holder),
         )
-    if (found := _LOOKED_UP.search(code)) is not None and not _is_a_value(key) and _TABLE.search(found.group(1)):
+    if (found := _LOOKED_UP.search(code)) is not None and not _is_literal_value(key) and _TABLE.search(found.group(1)):
         table, name = found.groups()
         package = exception.frames[-1].package if exception.frames else ""
         return (
@@ -258,7 +267,7 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
                 where=package or translated("the library"),
             ),
         )
-    if found is not None and _is_a_value(key):
+    if found is not None and _is_literal_value(key):
         table, name = found.groups()
         return (
             translated("{name} is {key} there, and {table} has no entry for it").format(
@@ -275,8 +284,8 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
 _CONFIG_HOLDER_PATTERN = lazy_compile(r"(?i)config$|_args$|^args$|settings$")
 
 
-def _own_reader(exception: RaisedException, holder: str) -> str:
-    """The package whose code reads a config's key; empty if it is not a config, or the user's code reads it."""
+def _package_reading_config(exception: RaisedException, holder: str) -> str:
+    """The package whose code reads a config's key; empty if it is no config, or the user's code reads it."""
     at = exception.frames[-1] if exception.frames else None
     if at is None or at.owner not in ("package", "clone") or not _CONFIG_HOLDER_PATTERN.search(holder):
         return ""
@@ -291,12 +300,13 @@ _SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$
 _VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
-def _is_a_value(key: str) -> bool:
+def _is_literal_value(key: str) -> bool:
     """Whether a key is a literal value, so that it was computed rather than written as a name."""
     return _VALUE.search(key) is not None
 
 
 def _looked_up_text(exception: RaisedException) -> Text:
+    """The object whose key is missing, as the line names it."""
     function = exception.frames[-1].function if exception.frames else ""
     if function and not function.startswith("<"):
         return Text(f"what {function} looks up", f"{function} 所查找的对象")
@@ -318,7 +328,7 @@ def _explain_none(message: Message, code: str) -> Explanation:
     if not what:
         return None, None
     return (
-        translated("{what} is None there").format(what=what),
+        translated("{what} is None at that line").format(what=what),
         translated(
             "find what leaves {what} as None (an entry that has no value, an argument that was not passed, a branch "
             "that "
@@ -343,7 +353,7 @@ def _explain_zero_division(code: str) -> Explanation:
     if found is None:
         return None, None
     return (
-        translated("it divides by {name}, which is 0").format(name=found.group(1)),
+        translated("the line divides by {name}, which is 0").format(name=found.group(1)),
         translated("give {name} a value above 0").format(name=found.group(1).rpartition(".")[2]),
     )
 
@@ -359,7 +369,7 @@ def _explain_assertion(message: Message, code: str) -> Explanation:
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
-    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _multiple_advice(
+    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _divisibility_advice(
         tested, message
     )
 
@@ -367,7 +377,7 @@ def _explain_assertion(message: Message, code: str) -> Explanation:
 _MODULO_PATTERN = lazy_compile(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
 
 
-def _multiple_advice(tested: str, message: Message) -> Text | None:
+def _divisibility_advice(tested: str, message: Message) -> Text | None:
     """What to do about a failed ``a % b == 0``, if the message gives no advice."""
     found = _MODULO_PATTERN.match(tested)
     if found is None or _ADVICE_PATTERN.search(message.text[:4000]):
@@ -609,8 +619,8 @@ def _missing_attribute_text(api_mismatch: ApiMismatch) -> Text:
         return Text(f"{subject} has no {names[0]}", f"{subject} 中没有 {names[0]}")
     if api_mismatch.form == "undefined_symbol":
         return Text(
-            f"its library misses {readable(names[0])}, since it was compiled for another build of torch",
-            f"其库找不到 {readable(names[0])}，因为它是针对另一构建的 torch 编译的",
+            f"its library misses {demangled_name(names[0])}, since it was compiled for another build of torch",
+            f"其库找不到 {demangled_name(names[0])}，因为它是针对另一构建的 torch 编译的",
         )
     top = subject.partition(".")[0]
     if top != subject:
@@ -630,7 +640,7 @@ def _first_lines(text: str) -> str:
     return joined if len(joined) <= _MAX_MESSAGE_LENGTH else f"{joined[:_MAX_MESSAGE_LENGTH]}…"
 
 
-def _advice(message: Message) -> Text | None:
+def _advice_in_message(message: Message) -> Text | None:
     """The advice or requirement contained in the message itself."""
     text = message.text[:4000]
     found = _ADVICE_PATTERN.search(text) or REQUIREMENT_PATTERN.search(text)

@@ -17,7 +17,7 @@ from gonogo.judge.log_findings import is_fallback
 if TYPE_CHECKING:  # imported only if files are given
     from gonogo.evidence.run import Run
 
-_ONLY_IN_FILES = translated("The log does not show it: check whether the run got that far")
+_ONLY_IN_FILES = translated("The log does not show this problem: check whether the run got that far")
 
 
 def require_folder(project: Path) -> None:
@@ -50,8 +50,8 @@ def _setup_from_run(run: Run) -> Setup:
     )
 
 
-def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
-    """The findings in the log and those in the files, the root cause first.
+def add_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    """The findings in the log together with those in the run's files, the root cause first.
 
     Since the run failed, findings in the files alone may be the reason, but are not certain.
     """
@@ -76,6 +76,7 @@ def _merge_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: 
 
 
 def _is_cause(finding: Finding) -> bool:
+    """Whether a finding in the files may be the failure's cause."""
     return finding.severity is Severity.ERROR and not is_fallback(finding)
 
 

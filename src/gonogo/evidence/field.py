@@ -24,7 +24,7 @@ _FALSE = frozenset({"false", "no", "off", "0", "f", "n"})
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A value that a file may set. ``reason`` says why it is unknown, or how it was resolved."""
+    """A setting's value, or why it is unknown; ``reason`` may also say how a value was resolved."""
 
     value: Any = None
     status: Status = Status.RESOLVED

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.evidence.paths import is_file, iter_parent_folders, opened
+from gonogo.evidence.paths import is_file, iter_parent_folders, open_for_reading
 from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
 
 class FileKind(str, Enum):
-    """What a file may contain, by its name."""
+    """What a file may contain, judged by its name."""
 
     PYTHON = "python"
     SHELL = "shell"
@@ -94,7 +94,7 @@ def kind_of(path: Path) -> FileKind | None:
         return kind
     if not path.suffix:
         try:
-            with opened(path) as file:
+            with open_for_reading(path) as file:
                 first = file.readline(200)
         except OSError:
             return None
@@ -106,7 +106,7 @@ def kind_of(path: Path) -> FileKind | None:
 def _lists_requirements(path: Path) -> bool:
     """Whether a ``setup.cfg`` belongs to a package; many only configure tools."""
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             return b"install_requires" in file.read(_MAX_CONFIG_BYTES)
     except OSError:
         return False

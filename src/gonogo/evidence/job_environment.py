@@ -8,7 +8,7 @@ import msgspec
 
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.versions.base_images import add_base_image
-from gonogo.evidence.environment.versions.dockerfile import read_installs
+from gonogo.evidence.environment.versions.dockerfile import read_install_command
 from gonogo.evidence.environment.versions.listing import PackageListing, latin1_text
 from gonogo.evidence.environment.versions.requirements import read_requirement
 from gonogo.evidence.field import Field
@@ -29,8 +29,8 @@ def read_job_environment(workload: Workload, script: Place | None = None) -> Env
         read_requirement(listing, listing.source, package.text or "", package.place.start, replace=True)
     for word in (workload.setup, *workload.words):
         if word is not None:
-            listing = _after(listing, word.place)
-    return listing.environment() if script is None else _after(listing, script).environment()
+            listing = _listing_after_script(listing, word.place)
+    return listing.to_environment() if script is None else _listing_after_script(listing, script).to_environment()
 
 
 def read_container_environment(image: Field, script: Place | None) -> Environment:
@@ -41,21 +41,21 @@ def read_container_environment(image: Field, script: Place | None) -> Environmen
     listing = PackageListing(place.source)
     if image.place is not None and image.string:
         add_base_image(listing, image.string, image.place)
-    return listing.environment() if script is None else _after(listing, script).environment()
+    return listing.to_environment() if script is None else _listing_after_script(listing, script).to_environment()
 
 
-def _after(listing: PackageListing, script: Place) -> PackageListing:
+def _listing_after_script(listing: PackageListing, script: Place) -> PackageListing:
     """The packages after a shell has run the script, given those that were there before."""
     if script.source is not listing.source:
         before, listing = listing, PackageListing(script.source)
         listing.packages, listing.facts = dict(before.packages), dict(before.facts)
     part = latin1_text(listing.source)[script.start : script.end]
-    part = re.sub(r"(?m)^[ \t]*#.*$", _blank_out, part)
-    part = re.sub(r"\\[ \t]*\r?\n", _blank_out, part)
+    part = re.sub(r"(?m)^[ \t]*#.*$", _replace_with_blanks, part)
+    part = re.sub(r"\\[ \t]*\r?\n", _replace_with_blanks, part)
     if listing.source.path.endswith(YAML) and part.startswith('"'):
         part = part.replace("\\n", " \n")  # the escaped line break of a double-quoted YAML scalar
     earlier = dict(listing.packages)
-    read_installs(listing, part, script.start, {})
+    read_install_command(listing, part, script.start, {})
     if _BRANCHES.search(part):
         listing.packages = {
             name: package if earlier.get(name) is package else msgspec.structs.replace(package, specifier="")
@@ -64,7 +64,7 @@ def _after(listing: PackageListing, script: Place) -> PackageListing:
     return listing
 
 
-def _blank_out(match: re.Match[str]) -> str:
+def _replace_with_blanks(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
@@ -78,7 +78,7 @@ def job_environment_of(workload: Workload, script: Place | None, found: Environm
     )
 
 
-def in_container(image: Field, script: Place | None, found: Environment) -> Environment:
+def container_environment(image: Field, script: Place | None, found: Environment) -> Environment:
     """The known environment of a container that runs ``script``; ``found`` as for :func:`job_environment_of`."""
     return _merge_image_environment(read_container_environment(image, script), image.place, found)
 
@@ -97,7 +97,7 @@ def _merge_image_environment(image_environment: Environment, image: Place | None
         for name, package in image_environment.packages.items()
     }
     image_environment = msgspec.structs.replace(image_environment, packages=packages)
-    return msgspec.structs.replace(image_environment.over(found), declared=image_environment.over(files))
+    return msgspec.structs.replace(image_environment.merged_over(found), declared=image_environment.merged_over(files))
 
 
 def _is_contradicted_image_version(package: Package, image: Place | None, files: Environment) -> bool:

@@ -9,6 +9,6 @@ _LIBRARY_PATH_PATTERN = lazy_compile(
 )
 
 
-def is_library(path: str) -> bool:
-    """True for a path of an installed package or Python's own library."""
+def is_library_path(path: str) -> bool:
+    """Whether a path is in an installed package or in Python's own library."""
     return _LIBRARY_PATH_PATTERN.search(path) is not None

@@ -11,7 +11,7 @@ _MAGIC = re.compile(r"^(\s*)(?:[%!?].*|[\w.]+\?\??\s*)$")
 """IPython's own syntax, which isn't Python: ``%matplotlib inline``, ``!pip install x``, ``torch?``."""
 
 
-def python_of(data: bytes) -> bytes | None:
+def notebook_to_python(data: bytes) -> bytes | None:
     """The Python code of a notebook's bytes; None if they aren't a notebook.
 
     Each line of code gets the line number that it has in the file, provided that the file has one line for each, as
@@ -32,7 +32,7 @@ def python_of(data: bytes) -> bytes | None:
             if lines and lines[0].startswith("%%"):
                 continue  # a cell magic: the cell may be in another language
             for line in lines:
-                number = _line_of(line, written, len(found))
+                number = _find_source_line(line, written, len(found))
                 found += [""] * (number - len(found))
                 found.append(_MAGIC.sub(r"\1pass", line))
     return ("\n".join(found) + "\n").encode("utf-8", "surrogatepass")
@@ -43,7 +43,7 @@ def _cell_lines(source: Any) -> list[str]:
     return text.splitlines() if isinstance(text, str) else []
 
 
-def _line_of(line: str, file_lines: list[str], start_line: int) -> int:
+def _find_source_line(line: str, file_lines: list[str], start_line: int) -> int:
     """The 0-based number of the file's line that holds this line of code; ``start_line`` if there is none."""
     wanted = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
     starts = tuple(one[:-1] for one in wanted)
@@ -55,6 +55,7 @@ def _line_of(line: str, file_lines: list[str], start_line: int) -> int:
 
 
 def _decodes_to(stripped: str, line: str) -> bool:
+    """Whether a line of the notebook's JSON contains this line of code."""
     try:
         return str(json.loads(stripped.rstrip(",]} "))).rstrip("\n") == line
     except ValueError:

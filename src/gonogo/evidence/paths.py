@@ -57,7 +57,7 @@ def may_exist(path: str | Path) -> bool:
     return True
 
 
-def resolved(path: str | Path) -> Path:
+def resolve_path(path: str | Path) -> Path:
     """The path with links resolved; merely made absolute if that fails."""
     try:
         return Path(os.path.realpath(path))
@@ -65,7 +65,7 @@ def resolved(path: str | Path) -> Path:
         return Path(os.path.abspath(path))
 
 
-def expanded(path: str | Path) -> Path:
+def expand_user(path: str | Path) -> Path:
     """The path with ``~`` expanded, if the user exists."""
     return Path(os.path.expanduser(path))
 
@@ -91,12 +91,12 @@ def iter_parent_folders(start: str | Path, *, outside: bool = False) -> Iterator
             return
 
 
-def opened(path: str | Path) -> BinaryIO:
+def open_for_reading(path: str | Path) -> BinaryIO:
     """The file, open for reading bytes. Raises OSError for any path that can't be opened.
 
     Named pipes are rejected, since opening one blocks until there is a writer, but a shell's (``<(…)``) are accepted.
     """
-    if EDITOR_BUFFERS and (held := EDITOR_BUFFERS.get(str(resolved(path)))) is not None:
+    if EDITOR_BUFFERS and (held := EDITOR_BUFFERS.get(str(resolve_path(path)))) is not None:
         return io.BytesIO(held)
     try:
         if not is_read_allowed(path):
@@ -116,13 +116,16 @@ def is_read_allowed(path: str | Path) -> bool:
 
 def _is_in_allowed_folder(path: str | Path, folders: str) -> bool:
     """Whether a file is below one of these folders, in Python's installation or in the Hub's cache."""
-    hub = os.environ.get("HF_HUB_CACHE") or f"{os.environ.get('HF_HOME') or expanded(Path('~/.cache/huggingface'))}/hub"
-    allowed = [resolved(folder) for folder in (*folders.split(os.pathsep), sys.prefix, sys.base_prefix, hub)]
-    whole = resolved(path)
+    hub = (
+        os.environ.get("HF_HUB_CACHE")
+        or f"{os.environ.get('HF_HOME') or expand_user(Path('~/.cache/huggingface'))}/hub"
+    )
+    allowed = [resolve_path(folder) for folder in (*folders.split(os.pathsep), sys.prefix, sys.base_prefix, hub)]
+    whole = resolve_path(path)
     return any(whole.is_relative_to(folder) for folder in allowed)
 
 
-def contents(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """All bytes of the file. Raises OSError for any path that can't be read."""
-    with opened(path) as file:
+    with open_for_reading(path) as file:
         return file.read()

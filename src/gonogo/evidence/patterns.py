@@ -48,6 +48,7 @@ class Pattern:
 
     @cached_property
     def _required_literals(self) -> tuple[str, ...]:
+        """Literals at least one of which is in every matching text."""
         return required_literals(self.text)
 
     @cached_property
@@ -56,10 +57,11 @@ class Pattern:
 
     @cached_property
     def _required_shapes(self) -> tuple[bytes, ...]:
-        return tuple(map(shape_of, self._required_literal_bytes))
+        """The required literals with their numbers replaced by 0."""
+        return tuple(map(with_numbers_zeroed, self._required_literal_bytes))
 
     def may_match(self, shapes: bytes) -> bool:
-        """False if no text with these shapes (:func:`shape_of`) can match."""
+        """False if no text with these shapes (:func:`with_numbers_zeroed`) can match."""
         return any(words in shapes for words in self._required_shapes)
 
     @cached_property
@@ -145,8 +147,8 @@ def required_literals(pattern: str) -> tuple[str, ...]:
 _DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
 
 
-def shape_of(data: bytes) -> bytes:
-    """Text with each number replaced by 0. If a literal is in a text, its shape is in the text's shape."""
+def with_numbers_zeroed(data: bytes) -> bytes:
+    """Text with each number replaced by 0, so that a pattern can be ruled out for many similar lines at once."""
     data = data.translate(_DIGITS)
     while b"00" in data:
         data = data.replace(b"00", b"0")

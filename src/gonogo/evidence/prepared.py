@@ -28,8 +28,8 @@ def is_data_file_url(name: str) -> bool:
     return parts is not None and not parts.query and parts.path.lower().endswith(_ROW_SUFFIXES)
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """Maps each name that the program uses to the folder or file that stands in for it, relative to the table."""
+class PreparedStandIns(msgspec.Struct, frozen=True):
+    """Maps each model or data set name in the program to the generated files that stand in for it."""
 
     models: dict[str, str] = {}
     """By the name on the Hub, in lower case."""
@@ -81,9 +81,9 @@ def is_prepared_automatically() -> bool:
     return _PREPARED_PARENT.get() is not None
 
 
-def read_prepared(folder: Path) -> Prepared | None:
+def read_prepared(folder: Path) -> PreparedStandIns | None:
     """The table of a folder; None if there is none, or if it isn't compatible with this version."""
     try:
-        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Prepared)
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=PreparedStandIns)
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return None

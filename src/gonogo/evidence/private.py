@@ -45,7 +45,7 @@ def redact_private(text: str) -> str:
         r"([?&;](?:[\w-]*(?:token|key|secret|password|sig|signature)[\w-]*)=)[^&;\s]+", rf"\1{MASK}", text, flags=re.I
     )
     text = re.sub(_SECRET_VALUE, MASK, text)
-    home, users, hosts = _identity()
+    home, users, hosts = _private_names()
     if home:
         text = re.sub(rf"{re.escape(home)}(?=[/:;,\s'\")]|$)", "~", text)
     text = re.sub(r"(?<![\w.~-])/(home|Users|data/home|mnt/home)/[^/:;\s]+", r"/\1/<user>", text)
@@ -57,8 +57,8 @@ def redact_private(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _identity() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Home folder, user names, host names; without names too short or too common to be distinguished from words."""
+def _private_names() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Home folder, user names and host names to redact; without those too short or too common."""
     home = os.path.expanduser("~").rstrip("/")
     common = {"root", "user", "ubuntu", "admin", "home", "docker", "localhost", "local", "nobody", "python", "torch"}
     users = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")}

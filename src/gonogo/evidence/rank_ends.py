@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, span_of
+from gonogo.evidence.log.failure_log import FailureLog, span_of_line
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain, logged_exception_chain
-from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
+from gonogo.evidence.rehearsal.failures import failed_ranks, is_memory_shortage
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Span
 from gonogo.finding.frame import Frame
@@ -45,7 +45,7 @@ def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
     ends = [
         RankFailure(failed.ranks, exception_chain(failed.failure), failed.failure.reading)
         for failed in failed_ranks(record)
-        if not is_shortage(failed.first, failed.failure)
+        if not is_memory_shortage(failed.first, failed.failure)
     ]
     if (divergence := record.divergence) is not None:
         sides = divergence.earlier or divergence.sides
@@ -59,7 +59,7 @@ def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
 def rank_failures_in_log(log: FailureLog) -> tuple[RankFailure, ...]:
     """The exceptions of a log that aren't a consequence of another one."""
     return tuple(
-        RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of(error.raised.at))
+        RankFailure(error.ranks, logged_exception_chain(error.raised), place=span_of_line(error.raised.at))
         for error in log.errors
         if error.role is Role.ROOT
     )

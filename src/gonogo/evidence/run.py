@@ -62,21 +62,21 @@ class Run:
         self.off_path = off_path
         self._said: dict[tuple[bytes, ...], bool] = {}
 
-    def says(self, *words: bytes) -> bool:
-        """Whether any of its scripts contains any of the words; cached, since each script's hazards ask again."""
+    def any_script_contains(self, *words: bytes) -> bool:
+        """Whether any of the run's scripts contains any of the words; cached."""
         if words not in self._said:
             self._said[words] = any(word in one.source.data for one in self.scripts for word in words)
         return self._said[words]
 
-    def declared_only(self) -> Run | None:
-        """The same run with only its declared environment; None if no environment other than that was assumed."""
+    def with_declared_environment(self) -> Run | None:
+        """The same run with only what the project's files say of its versions; None if nothing else was assumed."""
         if self.environment.declared is None:
             return None
         other = copy(self)
         other.environment = self.environment.declared
         return other
 
-    def in_alternatives(self) -> Iterator[Run]:
+    def in_alternative_environments(self) -> Iterator[Run]:
         """The same run in each environment that the project's other files declare."""
         for environment in self.environment.alternatives:
             other = copy(self)
@@ -84,7 +84,7 @@ class Run:
             yield other
 
     @cached_property
-    def reached(self) -> ReachableCode:
+    def reachable_code(self) -> ReachableCode:
         """The lines of its scripts that the launch can reach; without a launch, from its first script."""
         return reachable_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
 
@@ -98,15 +98,15 @@ class Run:
         """The ZeRO stage; 0 without ZeRO or DeepSpeed; None if unknown."""
         if self.config is not None:
             return self.config.zero_stage
-        return 0 if self.deepspeed_on is False else None
+        return 0 if self.uses_deepspeed is False else None
 
     @property
-    def deepspeed_on(self) -> bool | None:
+    def uses_deepspeed(self) -> bool | None:
         """Whether DeepSpeed is used; None if unknown."""
         if self.config is not None:
             return True
         if self.accelerate is not None:
-            return self.accelerate.deepspeed_on
+            return self.accelerate.enables_deepspeed
         if self.config_field.known:
             return True
         return False if self.config_field.absent and self.launch is not None else None
@@ -120,7 +120,7 @@ class Run:
         return size if isinstance(size, int) else None
 
     @property
-    def distributed(self) -> bool | None:
+    def is_distributed(self) -> bool | None:
         """Whether the launcher sets up distributed training, rather than a single process; None if unknown."""
         if self.launch is None:
             return None

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.paths import opened
+from gonogo.evidence.paths import open_for_reading
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 8 << 20
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """Facts of the setup. The texts are verbatim; ``launch`` joins the launch file and commands found in the log."""
+    """What is known of a failed run's setup: versions, DeepSpeed config, script, launch commands."""
 
     version_texts: Mapping[str, str] = {}
     """Package (canonical name) to version as stated: "0.14.2", "0.14.*", "2.1.0+cu118"."""
@@ -41,11 +41,11 @@ class Setup(msgspec.Struct, frozen=True):
 
     def version(self, package: str) -> Version | None:
         """The version of a package, or None if it isn't stated or isn't exact."""
-        return parse_version(self.version_texts.get(canonical(package), ""))
+        return parse_version(self.version_texts.get(canonical_package_name(package), ""))
 
-    def release(self, package: str) -> tuple[int, ...] | None:
+    def release_numbers(self, package: str) -> tuple[int, ...] | None:
         """A package's version as numbers, as far as stated: (0, 14) for "0.14.*"; None if not stated."""
-        found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical(package), ""))
+        found = re.match(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})", self.version_texts.get(canonical_package_name(package), ""))
         return tuple(int(part) for part in found.group(1).split(".")) if found else None
 
     def config(self, *keys: str) -> Any:
@@ -84,7 +84,7 @@ class Setup(msgspec.Struct, frozen=True):
         return None
 
     @property
-    def processes(self) -> int | None:
+    def processes_per_node(self) -> int | None:
         """Processes per node according to the launch command, if it states a number."""
         found = re.search(
             r"(?:--nproc[-_]per[-_]node|--num[-_]gpus|--num[-_]processes|NPROC_PER_NODE|--nproc)[= ]+(\d{1,5})\b",
@@ -144,7 +144,7 @@ def _read_option_file(path: Path | None, option: str) -> str:
     if path is None:
         return ""
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise OSError(0, "more than 8 MiB")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.notebook import SUFFIX, python_of
-from gonogo.evidence.paths import opened
+from gonogo.evidence.notebook import SUFFIX, notebook_to_python
+from gonogo.evidence.paths import open_for_reading
 from gonogo.finding import Edit, Span, Text, translated
 from gonogo.finding.errors import UserError
 
@@ -43,14 +43,14 @@ class SourceFile:
         Raises UserError if it can't be read or is larger than the limit.
         """
         try:
-            with opened(path) as file:
+            with open_for_reading(path) as file:
                 data = file.read(limit + 1)
         except OSError as error:
             raise UserError(_CANNOT_READ.format(path=path, why=error.strerror or error)) from None
         if len(data) > limit:
             why = Text(f"it has more than {limit >> 20} MiB", f"超过 {limit >> 20} MiB")
             raise UserError(_CANNOT_READ.format(path=path, why=why))
-        if str(path).endswith(SUFFIX) and (python := python_of(data)) is not None:
+        if str(path).endswith(SUFFIX) and (python := notebook_to_python(data)) is not None:
             return cls(str(path), python, writable=False)
         return cls(str(path), data)
 
@@ -117,7 +117,7 @@ class SourceFile:
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A byte range of a file, from ``start`` to before ``end``."""
+    """A location in a file: the bytes from ``start`` to before ``end``."""
 
     source: SourceFile
     start: int

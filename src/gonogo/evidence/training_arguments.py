@@ -30,7 +30,7 @@ _MODEL_OPTIONS = ("model_name_or_path", "model", "base_model", "model_path", "mo
 
 
 class Arguments:
-    """Training arguments by name, from the source with the highest precedence: option, config file, script.
+    """A run's training arguments by name, from options, config file or script, in this order of precedence.
 
     A value is kept as written: text from options, typed from YAML and scripts. ``Field.truth`` and ``Field.number``
     handle both. Arguments that aren't given are absent: defaults aren't filled in.
@@ -93,7 +93,7 @@ def read_arguments(
         return Arguments({"script": given}, complete=False, reason=_LAUNCH_UNKNOWN)
     files, files_complete = _arguments_from_file(launch)
     options = option_fields(launch.options)
-    options.update(_overrides(launch.options))
+    options.update(_hydra_overrides(launch.options))
     complete = launch.options.complete and files_complete and script_complete
     sources = {_OPTION_SOURCE: options, "file": files, "script": given}
     return Arguments(sources, complete=complete, framework=launch.framework)
@@ -110,7 +110,7 @@ def option_fields(options: CommandOptions) -> dict[str, Field]:
     return fields
 
 
-def _overrides(options: CommandOptions) -> dict[str, Field]:
+def _hydra_overrides(options: CommandOptions) -> dict[str, Field]:
     """``name=value`` words, as in LLaMA-Factory and Hydra."""
     fields: dict[str, Field] = {}
     for word in options.positional:
@@ -138,7 +138,7 @@ def _arguments_from_file(launch: Launch) -> tuple[dict[str, Field], bool]:
     for keys, value in config.entries():
         if len(keys) == 1 and value.value is not None:
             fields[keys[0]] = value
-    return fields, config.readable
+    return fields, config.is_readable
 
 
 __all__ = ["ARGUMENT_CLASSES", "TRAINER_CLASSES", "Arguments", "option_fields", "read_arguments"]

@@ -27,7 +27,7 @@ PHASES = {
     "load": translated("loading"),
     "init": translated("initialization"),
     "generate": translated("generation"),
-    "reward": translated("the rewards"),
+    "reward": translated("the computation of rewards"),
     "score": translated("the log-probabilities"),
     "sync": translated("the weight synchronization"),
     "forward": translated("the forward pass"),

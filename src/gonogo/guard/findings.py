@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.guarded.as_rehearsal import to_rehearsal_record
-from gonogo.evidence.guarded.ends import RankDeath, log_of, roots, run_succeeded
+from gonogo.evidence.guarded.ends import RankDeath, root_deaths, run_succeeded, to_failure_log
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rank_ends import rank_failures_in_record
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
@@ -26,7 +26,7 @@ def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:
     A hazard checks the guard's own records, checks exceptions and diverging calls as in a rehearsal, and checks the
     recorded tracebacks as in a log. Fallback hazards count only for ranks that nothing else explains.
     """
-    first = roots(run)
+    first = root_deaths(run)
     found: list[Finding] = []
     for hazard in all_hazards():
         if not hazard.fallback:
@@ -86,7 +86,7 @@ def _findings_in_exceptions(run: GuardedRun) -> Iterator[Finding]:
 def _root_cause_in_traceback(run: GuardedRun, failed_group: FailedRanks) -> Finding | None:
     """The root cause that hazards find in the ranks' tracebacks, with its places in the code."""
     ranks = [rank for number in failed_group.ranks if (rank := run.rank(number)) is not None]
-    findings = findings_in_log(log_of(run, ranks))
+    findings = findings_in_log(to_failure_log(run, ranks))
     fallbacks = {hazard.name for hazard in all_hazards() if hazard.fallback}
     chosen = next((one for one in findings if one.hazard not in fallbacks), None)
     if chosen is None:

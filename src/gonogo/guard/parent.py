@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, dump, load
+from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, dump_findings, load_findings
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import LaunchRecord, launch_path
 from gonogo.finding import Report, translated
@@ -72,7 +72,7 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         request.folder.mkdir(parents=True, exist_ok=True)
         guarded = inject(request.folder, request.options, environment)
         _write_launch_record(request.folder, launched)
-        write_atomically(request.folder / _FILES_REPORT_NAME, dump(request.files))
+        write_atomically(request.folder / _FILES_REPORT_NAME, dump_findings(request.files))
         watch = Watch(
             request.folder,
             lambda: _print_gravest_finding(request.folder, language),
@@ -109,7 +109,7 @@ def report_of_folder(folder: Path) -> Report:
     """
     from gonogo.guard.report import report_of
 
-    return report_of(read_run(folder), files=load(folder / _FILES_REPORT_NAME))
+    return report_of(read_run(folder), files=load_findings(folder / _FILES_REPORT_NAME))
 
 
 def write_report_files(report: Report, folder: Path, language: str) -> None:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
-from gonogo.evidence.guarded.ends import interrupted, roots, unseen
+from gonogo.evidence.guarded.ends import ranks_without_records, root_deaths, was_interrupted
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.finding import Report, Skipped, Text, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
@@ -76,7 +76,7 @@ def _skipped_items(run: GuardedRun) -> Iterator[Skipped]:
                     type=fault.type, message=fault.message[:200]
                 ),
             )
-    if absent := unseen(run):
+    if absent := ranks_without_records(run):
         yield Skipped(
             Text(ranks_text(absent).en, ranks_text(absent).zh),
             translated(
@@ -98,9 +98,9 @@ def _skipped_items(run: GuardedRun) -> Iterator[Skipped]:
 
 
 def _report_notes(run: GuardedRun) -> Iterator[Text]:
-    if interrupted(run):
+    if was_interrupted(run):
         yield translated("The run was stopped from outside (Ctrl-C or a signal).")
-    first = roots(run)
+    first = root_deaths(run)
     others = sorted({death.rank for death in first[1:]})
     if first and others:
         yield translated("Rank {rank} failed first, followed by {others}.").format(
@@ -111,7 +111,7 @@ def _report_notes(run: GuardedRun) -> Iterator[Text]:
     restarted = [str(rank.rank) for rank in run.ranks if rank.earlier]
     if restarted:
         yield translated("The launcher restarted {ranks}; this report covers the last start.").format(
-            ranks=few(restarted)
+            ranks=first_few_names(restarted)
         )
     for rank in run.ranks:
         longest = max(rank.resumed, key=lambda one: one.seconds, default=None)
@@ -120,7 +120,7 @@ def _report_notes(run: GuardedRun) -> Iterator[Text]:
                 "Rank {rank} stalled for {seconds:.0f} s at step {step}, then continued on its own."
             ).format(rank=rank.rank, seconds=longest.seconds, step=longest.step)
             break
-    if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not find_hang(run):
+    if not first and run.exit_status not in (None, 0) and run.ranks and not was_interrupted(run) and not find_hang(run):
         yield translated(
             "The command exited with status {status}, but no training rank failed: see the last lines of the "
             "launcher's output."

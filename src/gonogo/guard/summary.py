@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.guarded.ends import RankDeath, fatal_exception, rank_deaths, roots, signal_name
+from gonogo.evidence.guarded.ends import RankDeath, fatal_exception, rank_deaths, root_deaths, signal_name
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Hang, find_hang
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
@@ -21,7 +21,7 @@ _POINTS, _FIGURES = 400, 24_000
 def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     """The summary of the run for the report: how each rank ended, its memory, where it stopped."""
     ended = {death.rank: death for death in rank_deaths(run)}
-    first = next(iter(roots(run)), None)
+    first = next(iter(root_deaths(run)), None)
     still = find_hang(run)
     return guarded_run.GuardedRunSummary(
         folder=run.folder,

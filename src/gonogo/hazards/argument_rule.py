@@ -156,7 +156,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 def _is_launched(program: CheckedProgram, launch: Launch, run: Run) -> bool:
     """Whether the launch starts this program directly, with all relevant arguments on its command line."""
     name = str(launch.program.get("")).rpartition("/")[2]
-    if launch.framework is not None or run.deepspeed_on or not name.startswith(program.begins):
+    if launch.framework is not None or run.uses_deepspeed or not name.startswith(program.begins):
         return False
     options = launch.options
     given = set(options.names())

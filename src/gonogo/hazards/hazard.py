@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of_line
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text, translated
@@ -229,7 +229,7 @@ class Hazard:
         self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
     ) -> Finding:
         """A finding about diverging ranks: what each does, why, and the result; ``telling``'s call comes first."""
-        from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
+        from gonogo.evidence.rehearsal.divergence_text import describe_divergence, divergence_spans
 
         call = telling.call
         parameters = call.parameters if call is not None else ()
@@ -237,7 +237,7 @@ class Hazard:
             describe_divergence(divergence, telling, reason),
             certainty=divergence.certainty,
             cure=cure,
-            spans=places_of_divergence(divergence, telling),
+            spans=divergence_spans(divergence, telling),
             ranks=divergence.ranks,
             module=call.module if call is not None else None,
             parameter=next((name for name in parameters if not name.startswith("#")), None),
@@ -293,14 +293,14 @@ def _as_tuple(value: One | tuple[One | None, ...] | None) -> tuple[One, ...]:
 
 def _evidence_span(evidence: LoggedError | LineMatch | LogLine) -> Span:
     if isinstance(evidence, LoggedError):
-        span = span_of(evidence.raised.at)
+        span = span_of_line(evidence.raised.at)
         frame = evidence.innermost
         if frame is None:
             return span
         place = f"{frame.path}:{frame.line}" if frame.line else frame.path
         label = translated("raised at {place} in {function}").format(place=place, function=frame.function or "?")
         return Span(span.path, span.line, text=span.text, label=label)
-    return span_of(evidence.line if isinstance(evidence, LineMatch) else evidence)
+    return span_of_line(evidence.line if isinstance(evidence, LineMatch) else evidence)
 
 
 def _evidence_ranks(evidence: LoggedError | LineMatch | LogLine) -> tuple[int, ...]:

@@ -87,7 +87,7 @@ def _searchable_texts(log: FailureLog) -> Iterator[str]:
     text = "\n".join(line.text for line in log.lines)
     yield text
     yield " ".join(text.split())  # a message that a terminal wrapped is looked at as one line
-    for error in (*log.errors, *log.cut):
+    for error in (*log.errors, *log.truncated_errors):
         raised: RaisedError | None = error.raised
         while raised is not None:
             yield f"{raised.qualified}: {' '.join(raised.message.split())}"

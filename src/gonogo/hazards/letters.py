@@ -18,7 +18,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.refusal import Refusal
@@ -215,7 +215,7 @@ class _LiteralCollector(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         """Of ``self.patterns["…"]`` that pattern alone; what is in ``self.texts`` is not searched in the log."""
-        of_self = isinstance(node.value, ast.Attribute) and dotted(node.value)
+        of_self = isinstance(node.value, ast.Attribute) and dotted_name(node.value)
         if of_self == "self.patterns" and isinstance(node.slice, ast.Constant):
             self._collect_from_value(self._hazard.patterns[str(node.slice.value)])
         elif of_self != "self.texts":

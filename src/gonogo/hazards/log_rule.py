@@ -25,7 +25,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -77,7 +77,7 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if self.unless is not None and log_mentions(log, self.unless) else shown
 
     def _find_error(self, log: FailureLog) -> LoggedError | None:
-        without_last_line = log.cut if "" in self.types or (self.frames and not self.types) else ()
+        without_last_line = log.truncated_errors if "" in self.types or (self.frames and not self.types) else ()
         for error in (*log.errors_of(*self.types), *without_last_line):
             if self.says is not None and match_in_evidence(self.says, error) is None:
                 continue
@@ -131,7 +131,7 @@ class LoggedHazard(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The first of the signs that the log shows."""
-        if not self.anywhere and outside_training(log):
+        if not self.anywhere and is_outside_training(log):
             return
         for sign in self.signs:
             evidence = sign.find_evidence(log)

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
@@ -38,7 +38,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def find_evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:
         """The error or line that shows it, and how certain it is: at most possible if the program doesn't train."""
-        at_most = Certainty.POSSIBLE if outside_training(log) else self.certainty
+        at_most = Certainty.POSSIBLE if is_outside_training(log) else self.certainty
         for error in log.errors:
             said = f"{error.type}: {error.flat_message}"
             if self.says.search(said) is not None:

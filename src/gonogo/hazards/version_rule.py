@@ -27,11 +27,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.environment.compatibility import (
-    BuiltFor,
-    Requirement,
-    builds_of,
+    ReleaseRequirement,
+    TorchPinnedReleases,
     releases_for_torch,
     requirements_of_release,
+    torch_pinned_releases,
 )
 from gonogo.evidence.environment.version_range import parse_specifier
 from gonogo.hazards.facts.installed import (
@@ -272,14 +272,14 @@ def has_accelerator_driver() -> bool:
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
 
 
-def requirements_of_package(environment: Environment, asking: str) -> tuple[Requirement, ...]:
+def requirements_of_package(environment: Environment, asking: str) -> tuple[ReleaseRequirement, ...]:
     """What the environment's release of a package requires of other packages."""
     version = environment.version(asking)
     return _cached_requirements(asking, str(version)) if version is not None else ()
 
 
 @lru_cache(maxsize=256)
-def _cached_requirements(asking: str, version: str) -> tuple[Requirement, ...]:
+def _cached_requirements(asking: str, version: str) -> tuple[ReleaseRequirement, ...]:
     return requirements_of_release(asking, version)
 
 
@@ -319,13 +319,13 @@ def version_hazard_class(page: HazardPage) -> type[Hazard]:
     return BelowMinimumVersion if "package" in page.head else BuiltForOtherTorch
 
 
-def torch_build_of(package: str, environment: Environment) -> BuiltFor | None:
+def torch_build_of(package: str, environment: Environment) -> TorchPinnedReleases | None:
     """The torch that the environment's release of a package was built for; None if unknown."""
     version = environment.version(package)
     if version is None:
         return None
-    rows = builds_of(package)
-    return next((row for row in rows if (named := parse_specifier(row.versions)) and named.has(version)), None)
+    rows = torch_pinned_releases(package)
+    return next((row for row in rows if (named := parse_specifier(row.versions)) and named.contains(version)), None)
 
 
 def versions_for_torch(package: str, environment: Environment) -> str | None:

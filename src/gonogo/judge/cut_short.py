@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.evidence.log.context import is_outside_training, is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -68,18 +68,18 @@ def findings_in_cut_log(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
 
 def findings_by_similar_frames(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
     """The hazards whose test cases share most of the remaining frames, if truncated tracebacks are all there is."""
-    if not log.cut or any(error.role is Role.ROOT for error in log.errors):
+    if not log.truncated_errors or any(error.role is Role.ROOT for error in log.errors):
         return
     from gonogo.judge.similar.find import hazards_with_similar_cases
 
     for hazard in filter(_is_applicable_to(log), filter(None, map(hazard_of, hazards_with_similar_cases(log)))):
-        yield hazard, _possible_finding(hazard, log.cut[0], _SIMILAR_FRAMES_CAUSE, _MISSING_LAST_LINE)
+        yield hazard, _possible_finding(hazard, log.truncated_errors[0], _SIMILAR_FRAMES_CAUSE, _MISSING_LAST_LINE)
 
 
 def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
-    outside = outside_training(log)
+    outside = is_outside_training(log)
     # Don't suggest ZeRO-3 hazards for a log in which another engine shards.
-    no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not under_zero3(log)
+    no_zero3 = log.says(_TORCH_SHARDING_PATTERN) and not is_under_zero3(log)
 
     def is_applicable(hazard: Hazard) -> bool:
         """Whether the hazard's error may be what a truncated log lacks."""
@@ -92,10 +92,10 @@ def _is_applicable_to(log: FailureLog) -> Callable[[Hazard], bool]:
 
 def _findings_by_last_frame(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     """Hazards whose error is raised where the truncated traceback ends; none if the log has another error."""
-    if not log.cut or any(error.role is Role.ROOT for error in log.errors):
+    if not log.truncated_errors or any(error.role is Role.ROOT for error in log.errors):
         return
     # If the innermost frame lost its code line, use the call in the frame above it too.
-    innermost = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
+    innermost = 1 if all(error.frames and error.frames[-1].code for error in log.truncated_errors) else 2
     for within in (innermost, _MAX_OUTER_FRAMES):
         found = list(_findings_by_frames_within(log, hazards, within))
         yield from found

@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.rank_ends import RankFailure
-from gonogo.evidence.rehearsal.chain import ChainedException, package_of
+from gonogo.evidence.rehearsal.chain import ChainedException, package_of_file
 from gonogo.evidence.rehearsal.failures import is_stdlib_frame
 from gonogo.evidence.script.flows.value_flow import LineRange, statements_behind_backward, statements_behind_losses
 from gonogo.evidence.source_file import SourceFile
@@ -76,7 +76,7 @@ class FindingPlaces:
 
     def _loss_statements(self, exception: ChainedException) -> list[LineRange]:
         """The statements that compute the loss whose backward raised; none if no backward raised."""
-        last = exception.users
+        last = exception.last_user_frame
         inner = exception.frames[exception.frames.index(last) + 1 :] if last is not None else ()
         if last is None or not exception.type:
             return []
@@ -100,7 +100,7 @@ class FindingPlaces:
         if not span.path.endswith(".py"):
             return False
         for told in failure.chain:
-            last = told.users
+            last = told.last_user_frame
             frames = [frame for frame in told.frames if frame.owner == "user"]
             if certainty is not Certainty.CERTAIN:
                 frames = [last] if last is not None else []
@@ -159,9 +159,9 @@ class FindingPlaces:
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
         """How many of the finding's packages are at the interface that failed: two (or the only one), else 0."""
-        told_of = {canonical(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)} & set(
-            self._packages
-        )
+        told_of = {
+            canonical_package_name(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)
+        } & set(self._packages)
         wanted = min(len(told_of), 2)
         found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
         return wanted if wanted and max(found, default=0) >= wanted else 0
@@ -181,12 +181,12 @@ def _is_interface_error(exception: ChainedException) -> bool:
 def _packages_at_raise(exception: ChainedException) -> Iterator[str]:
     """The packages between which an exception was raised: those in its message, and the stack's two innermost."""
     for word in _MESSAGE_WORD_PATTERN.findall(exception.message):
-        yield canonical(re.split(r"[.:]", word)[0])
+        yield canonical_package_name(re.split(r"[.:]", word)[0])
     found: list[str] = []
     for frame in reversed(exception.frames):
         if is_stdlib_frame(frame):
             continue
-        package = package_of(frame.path)
+        package = package_of_file(frame.path)
         if package is None:
             break
         if package not in found:

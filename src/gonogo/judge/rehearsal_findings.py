@@ -15,7 +15,7 @@ from gonogo.evidence.rehearsal.failures import (
     data_end_behind_failure,
     failed_ranks,
     failure_places,
-    is_shortage,
+    is_memory_shortage,
 )
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.setup import Setup
@@ -33,7 +33,7 @@ def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
     """
     findings, explained = findings_in_record(record)
     for failed in failed_ranks(record):
-        if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
+        if not set(failed.ranks) <= explained and not is_memory_shortage(failed.first, failed.failure):
             for finding in findings_from_traceback(record, failed):
                 findings.append(finding)
                 if finding.certainty is Certainty.CERTAIN:

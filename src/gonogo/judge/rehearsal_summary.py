@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import (
     MemoryTimeline,
     RankRecord,
     RehearsalRecord,
-    categories_of,
+    bytes_by_category,
 )
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Finding, rehearsal
@@ -78,7 +78,7 @@ def fullest_node_memory(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
         pinned_bytes=fullest.pinned_bytes,
         capacity_bytes=record.host_memory_bytes,
         ranks=fullest.ranks,
-        estimated=fullest.estimated,
+        estimated=fullest.is_estimated,
         percent=_percent(fullest.peak_bytes, record.host_memory_bytes) if record.host_memory_bytes else None,
     )
 
@@ -99,7 +99,7 @@ def _summarize_rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         parameter_count=rank.parameter_count,
         peak_allocated_bytes=own.peak_allocated_bytes if own else 0,
         peak_reserved_bytes=own.peak_reserved_bytes if own else 0,
-        peak_by_category=categories_of([own.by_category.get(category, 0) if own else 0 for category in CATEGORIES]),
+        peak_by_category=bytes_by_category([own.by_category.get(category, 0) if own else 0 for category in CATEGORIES]),
         host_peak_bytes=rank.host.peak_bytes if rank.host else 0,
         host_pinned_peak_bytes=rank.host.peak_pinned_bytes if rank.host else 0,
         host_peak_by_category=dict(rank.host.by_category) if rank.host else {},

@@ -15,9 +15,9 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolved
+from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolve_path
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
@@ -150,7 +150,7 @@ def project_files(folder: Path) -> Iterator[Path]:
 def display_path(path: Path) -> str:
     """The path relative to the current folder if it is below it."""
     try:
-        return str(resolved(path).relative_to(Path.cwd()))
+        return str(resolve_path(path).relative_to(Path.cwd()))
     except ValueError:
         return str(path)
 
@@ -166,7 +166,7 @@ def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str, str
     except (OSError, UserError):
         return
     for name, specifier, address, extras in found:
-        yield canonical(name), _specifier(specifier), address, extras
+        yield canonical_package_name(name), _specifier(specifier), address, extras
 
 
 def _specifier(text: str) -> SpecifierSet:
@@ -275,7 +275,9 @@ def find_project_file(name: str, folder: Path) -> Path | None:
                 return path
             with contextlib.suppress(OSError):
                 text = path.read_text(encoding="utf-8", errors="replace")
-                if any(canonical(found) == canonical(name) for found in own_name.findall(text)):
+                if any(
+                    canonical_package_name(found) == canonical_package_name(name) for found in own_name.findall(text)
+                ):
                     return path
     return None
 
@@ -289,7 +291,7 @@ def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
 def distribution_of(module: str) -> str:
     """The canonical name of the distribution that provides a module, guessed from the module's name."""
     first = module.partition(".")[0]
-    return canonical(_DISTRIBUTION_BY_MODULE.get(module) or _DISTRIBUTION_BY_MODULE.get(first) or first)
+    return canonical_package_name(_DISTRIBUTION_BY_MODULE.get(module) or _DISTRIBUTION_BY_MODULE.get(first) or first)
 
 
 def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
@@ -37,25 +37,25 @@ def check_folder(parent: Path) -> Path:
     return folder
 
 
-def write_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
+def write_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
     """Write the files (by relative path) and their table into the folder, replacing an earlier one.
 
     What an earlier launch needed and this one does not name is kept, so that one folder can serve several launches.
     The folder is replaced atomically. Raises UserError if it can't be written.
     """
-    earlier = read_prepared(check_folder(parent)) or Prepared()
+    earlier = read_prepared(check_folder(parent)) or PreparedStandIns()
     return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT_FOLDERS)
 
 
-def add_to_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
+def add_to_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
     """Like :func:`write_folder`, for files that belong to no launch: also keeps the packages of an earlier launch."""
     folder = check_folder(parent)
-    earlier = read_prepared(folder) or Prepared()
+    earlier = read_prepared(folder) or PreparedStandIns()
     kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return _write_folder(parent, files, table, _with_names(earlier, earlier, table), kept)
 
 
-def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Prepared:
+def _with_names(base_table: PreparedStandIns, earlier: PreparedStandIns, table: PreparedStandIns) -> PreparedStandIns:
     """``base_table`` with the names of an earlier and of a new table."""
     return msgspec.structs.replace(
         base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _TABLE_FIELDS}
@@ -63,7 +63,11 @@ def _with_names(base_table: Prepared, earlier: Prepared, table: Prepared) -> Pre
 
 
 def _write_folder(
-    parent: Path, files: Mapping[str, bytes], prepared: Prepared, table: Prepared, kept_kinds: Iterable[str]
+    parent: Path,
+    files: Mapping[str, bytes],
+    prepared: PreparedStandIns,
+    table: PreparedStandIns,
+    kept_kinds: Iterable[str],
 ) -> Path:
     """Write the folder: these files, and the kept kinds of an earlier one except those that ``prepared`` replaces."""
     folder = parent / FOLDER

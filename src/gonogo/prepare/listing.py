@@ -313,7 +313,7 @@ def _is_indexed_tokens(run: Run, named: NamedInput, path: str) -> bool:
     return (
         named.option.replace("-", "_") in _INDEXED_OPTIONS
         and os.path.splitext(path)[1] not in (".jsonl", ".json", ".txt", ".csv", ".parquet", ".arrow")
-        and run.says(*_INDEXED_WORDS)
+        and run.any_script_contains(*_INDEXED_WORDS)
     )
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.prepared import Prepared, is_data_file_url
+from gonogo.evidence.prepared import PreparedStandIns, is_data_file_url
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
@@ -28,7 +28,7 @@ _DEFAULT_SPLITS = ("train", "test", "validation")
 
 def make(
     required_inputs: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
-) -> tuple[dict[str, bytes], Prepared]:
+) -> tuple[dict[str, bytes], PreparedStandIns]:
     """The files, by path within ``folder``, and the table. Inputs that were generated are marked in the list."""
     files: dict[str, bytes] = {}
     models: dict[str, str] = {}
@@ -78,7 +78,7 @@ def make(
             _place_rows(one, columns, rows, files, datasets, addresses if is_data_file_url(one.name) else paths)
         one.state = "made"
     data = [one for one in required_inputs if one.kind == "data"]
-    return files, Prepared(
+    return files, PreparedStandIns(
         models,
         datasets,
         paths,

@@ -12,7 +12,7 @@ from typing import Any
 from gonogo.evidence.field import Field
 from gonogo.evidence.prepared import BUILDERS
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import is_main_guard, last_name, words
+from gonogo.evidence.script.identifiers import is_main_guard, last_name, split_identifier
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
 from gonogo.prepare import settings_files
@@ -118,17 +118,17 @@ def _named_in_calls(run: Run, script: Script) -> Iterator[NamedInput]:
     for call in script.calls("*.from_pretrained", "*snapshot_download", "*SentenceTransformer"):
         if script is not run.scripts[0] and _is_under_main_guard(script, call.node):
             continue
-        if not run.reached.holds(script.source.path, call.line):  # in a function that is never called
+        if not run.reachable_code.is_reachable(script.source.path, call.line):  # in a function that is never called
             continue
         node = argument_node(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
-            alone = TOKENIZER_ONLY if "tokenizer" in words(last_name(call.receiver)) else ""
+            alone = TOKENIZER_ONLY if "tokenizer" in split_identifier(last_name(call.receiver)) else ""
             yield NamedInput("model", _resolve_text(run, script, node), _call_location(script, call), alone)
     for call in script.calls("*Trainer"):
         for argument in _MODEL_ARGUMENTS:
             # TRL's trainers load a model that is passed as a string; a model object names none.
             node = argument_node(call, 0 if argument == "model" else -1, argument)
-            if node is not None and run.reached.holds(script.source.path, call.line):
+            if node is not None and run.reachable_code.is_reachable(script.source.path, call.line):
                 names = _resolve_texts(run, script, node)
                 yield from (
                     NamedInput("model", name, _call_location(script, call)) for name in names if name is not None

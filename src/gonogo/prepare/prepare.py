@@ -12,20 +12,20 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.check.runs import gather
+from gonogo.check.runs import gather_runs_of_inputs
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.evidence.environment.own_package import (
     CONSOLE_SCRIPT_PATTERN,
     NON_PACKAGE_FOLDERS,
-    OwnPackage,
-    packages_in_folder,
+    ProjectPackage,
+    python_packages_in_folder,
 )
-from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.prepared import FOLDER, Prepared, is_data_file_url, parent_of_prepared, read_prepared
+from gonogo.evidence.environment.package_name import canonical_package_name
+from gonogo.evidence.prepared import FOLDER, PreparedStandIns, is_data_file_url, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
-from gonogo.evidence.rehearsal.failures import shorten
-from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, Unsupported
+from gonogo.evidence.rehearsal.failures import shorten_exception_message
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, UnsupportedPart
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -177,7 +177,7 @@ def prepare(
     for _ in range(_MAX_PASSES):
         files, table = make(done.wanted, target, done.tokens, options)
         files, table = _with_packages(files, table, target, packages, environment_options)
-        if files or table != Prepared():
+        if files or table != PreparedStandIns():
             write_folder(parent, files, table)
             done.folder = str(target.name)
         if probe is None:
@@ -224,7 +224,7 @@ def prepare(
     return done
 
 
-def _environment_file(unsupported: Unsupported) -> str | None:
+def _environment_file(unsupported: UnsupportedPart) -> str | None:
     """The project's file with whose packages it could be rehearsed; None if other packages wouldn't help."""
     remedy = unsupported.remedy
     if remedy is None or remedy.purpose is not Purpose.BUILD_ENVIRONMENT:
@@ -268,7 +268,7 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     return done
 
 
-def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
+def _with_earlier_choices(options: PrepareOptions, earlier: PreparedStandIns | None) -> PrepareOptions:
     """The options with the models that the user chose in an earlier preparation of the same folder."""
     if earlier is None or "*" in options.models:
         return options
@@ -277,11 +277,11 @@ def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> 
 
 def _with_packages(
     files: dict[str, bytes],
-    table: Prepared,
+    table: PreparedStandIns,
     target: Path,
     packages: ProjectPackages,
     environment_options: InEnvironment,
-) -> tuple[dict[str, bytes], Prepared]:
+) -> tuple[dict[str, bytes], PreparedStandIns]:
     """The generated files and table, with the environment and the project's own package for rehearsals."""
     if environment_options.file is not None:
         table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
@@ -305,7 +305,7 @@ def runs_of_command(command: Sequence[str]) -> Launches:
     settings = CheckSettings()
     with contextlib.suppress(UserError):
         settings = read_settings(Path.cwd())
-    gathered = gather([], command, settings=settings, use_installed=True)
+    gathered = gather_runs_of_inputs([], command, settings=settings, use_installed=True)
     return [run for run in gathered.runs if run.launch is not None], gathered.skipped
 
 
@@ -324,7 +324,7 @@ def _failure_texts(record: RankRecord) -> tuple[str, str] | None:
 
 
 def _one_line(text: str) -> str:
-    return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
+    return shorten_exception_message(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
 
 
 def _inputs_from_record(
@@ -501,14 +501,14 @@ def _merge_inputs(
     return [*kept, *discovered]
 
 
-def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
+def link_own_modules(own_package: ProjectPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
     """Stand-ins for the modules of the project's own package, if its folder also has names that are ``is_taken``.
 
     An editable install comes last on the path, whereas ``PYTHONPATH`` precedes installed packages and would hide
     them.
     """
-    modules = packages_in_folder(own_package.source)
-    hidden = {name for name in modules if canonical(name) != own_package.name and is_taken(name)}
+    modules = python_packages_in_folder(own_package.source)
+    hidden = {name for name in modules if canonical_package_name(name) != own_package.name and is_taken(name)}
     if not hidden:
         return {}
     return {
@@ -519,7 +519,7 @@ def link_own_modules(own_package: OwnPackage, is_taken: Callable[[str], bool]) -
     }
 
 
-def distribution_files(own_package: OwnPackage) -> dict[str, bytes]:
+def distribution_files(own_package: ProjectPackage) -> dict[str, bytes]:
     """What an installed package has besides its code: commands, and metadata for ``importlib.metadata``."""
     files: dict[str, bytes] = {}
     for name, target in own_package.scripts.items():

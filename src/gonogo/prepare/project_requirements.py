@@ -19,8 +19,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.environment.compatibility import releases_for_torch
 from gonogo.evidence.environment.environment import ADDED_HEADING, Environment
-from gonogo.evidence.environment.own_package import OwnPackage, own_package, packages_in_folder
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.own_package import ProjectPackage, project_package, python_packages_in_folder
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
@@ -70,7 +70,7 @@ class ProjectPackages(msgspec.Struct):
     """The files that list them, relative to the folder."""
     added: list[str] = []
     """Packages that the launch needs but none of these files lists."""
-    own: OwnPackage | None = None
+    own: ProjectPackage | None = None
     asked: dict[str, str] = {}
     """Requirements from other lists of the project."""
     index_lines: list[str] = []
@@ -125,7 +125,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
     found = ProjectPackages()
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         if found.own is None:
-            found.own = own_package(place)
+            found.own = project_package(place)
         if not found.files:
             for path in (place / name for name in _REQUIREMENT_FILE_NAMES):
                 if is_file(path) and _add_packages(found, _requirement_lines(path, found)):
@@ -166,7 +166,7 @@ _MAX_FOLDERS = 400
 _MAX_DEPTH = 2
 
 
-def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | None:
+def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> ProjectPackage | None:
     """The one package in a subfolder that provides modules which the launches import and Python doesn't find.
 
     An example is act's ``detr``, which its users install in place (``cd detr && pip install -e .``): without that
@@ -184,11 +184,11 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | N
     return package_supplying({one for one in lacking if installed_version(distribution_of(one)) is None}, folder)
 
 
-def package_supplying(modules: set[str], folder: Path) -> OwnPackage | None:
+def package_supplying(modules: set[str], folder: Path) -> ProjectPackage | None:
     """The package in a subfolder of a project that provides one of these modules, if it is the only one."""
     *_, top = iter_parent_folders(folder)
-    found = [own for own in map(own_package, _subfolders(top)) if own is not None] if modules else []
-    supplying = [own for own in found if packages_in_folder(own.source) & modules]
+    found = [own for own in map(project_package, _subfolders(top)) if own is not None] if modules else []
+    supplying = [own for own in found if python_packages_in_folder(own.source) & modules]
     return supplying[0] if len(supplying) == 1 else None
 
 
@@ -248,7 +248,7 @@ def _used_distributions(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         if run.launch is not None and run.launch.launcher in ("deepspeed", "accelerate"):
             names.append(run.launch.launcher)
-        if run.deepspeed_on or run.arguments.get("deepspeed").string:
+        if run.uses_deepspeed or run.arguments.get("deepspeed").string:
             names.append("deepspeed")
         # Not imports in functions or under conditions, nor those in other parts of a framework that is started as a
         # module: the launch may never run them, and a first worker shows those that it does.
@@ -315,7 +315,7 @@ def _named_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
         extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
         of = f" @ {one.url}" if one.url and not _has_spaces(one.url) else str(one.specifier)
-        yield canonical(one.name), f"{canonical(one.name)}{extras}{of}"
+        yield canonical_package_name(one.name), f"{canonical_package_name(one.name)}{extras}{of}"
 
 
 def _specifier_of_line(line: str) -> SpecifierSet:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gonogo.confinement.trees import mirror_folder
-from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, parent_of_prepared, read_prepared
 from gonogo.finding import Text, translated
 
 AS_INSTALLED = Path("none")
@@ -46,7 +46,7 @@ def environment_with_project_package(environment: Mapping[str, str], folder: Pat
     return {**found, "PATH": os.pathsep.join([environment.get("PATH", os.defpath), str(place / "bin")])}
 
 
-def _source_folder(table: Prepared | None) -> str:
+def _source_folder(table: PreparedStandIns | None) -> str:
     return table.source if table is not None and os.path.isdir(table.source) else ""
 
 
@@ -75,7 +75,7 @@ def inferred_shapes(folder: Path) -> dict[str, str]:
     return {path: shape for path, shape in table.shapes.items() if not os.path.lexists(path)} if table else {}
 
 
-def _describe_generated(table: Prepared) -> Iterator[Text]:
+def _describe_generated(table: PreparedStandIns) -> Iterator[Text]:
     """One line each for weights and data; the notes on the environment cover packages."""
     made = {**table.models, **table.datasets, **table.paths}
     models = [name for name, place in made.items() if place.startswith("models")]
@@ -99,7 +99,7 @@ def preparation_id(folder: Path) -> bytes:
     if place is None:
         return b""
     listed = sorted((str(file.relative_to(place)), file.stat().st_size) for file in place.rglob("*") if file.is_file())
-    table = read_prepared(place) or Prepared()
+    table = read_prepared(place) or PreparedStandIns()
     packages = place / (table.environment or MANIFEST)
     texts = [(place / MANIFEST).read_bytes(), packages.read_bytes() if packages.is_file() else b""]
     return b"\n".join([*texts, repr(listed).encode()])

@@ -9,7 +9,7 @@ import ast
 import os
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
@@ -18,7 +18,7 @@ from gonogo.finding.errors import UserError
 
 def unset_variable(failure: Failure) -> str | None:
     """The environment variable whose absence caused the failure; None for any other failure."""
-    if class_of(failure) != "KeyError":
+    if exception_class_name(failure) != "KeyError":
         return None
     name = failure.message.strip().strip("'\"")
     last = failure.frames[-1] if failure.frames else None

@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from gonogo.evidence.environment.hardware import memory_size
+from gonogo.evidence.environment.hardware import parse_memory_size
 from gonogo.report.atomic import write_atomically
 
 SIZE_VARIABLE = "GONOGO_CACHE_SIZE"
@@ -24,7 +24,7 @@ def cache_folder(name: str) -> Path:
 def max_bytes() -> int:
     """The size limit of such a folder, from ``GONOGO_CACHE_SIZE``; 0 disables it. Raises UserError if invalid."""
     text = os.environ.get(SIZE_VARIABLE) or _DEFAULT_SIZE
-    return 0 if text.strip() == "0" else memory_size(text, SIZE_VARIABLE)
+    return 0 if text.strip() == "0" else parse_memory_size(text, SIZE_VARIABLE)
 
 
 class Store:

@@ -37,7 +37,7 @@ _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     """A missing folder as a folder of images, if the run's scripts read such folders; else None."""
-    if os.path.splitext(path)[1] or not run.says(_IMAGE_FOLDER_CLASS):
+    if os.path.splitext(path)[1] or not run.any_script_contains(_IMAGE_FOLDER_CLASS):
         return None
     wanted = RequiredInput(
         "data", path, place, path, "can-be-made", why=_IMAGE_FOLDER_GENERATED, format=IMAGE_FOLDER_FORMAT
@@ -48,7 +48,7 @@ def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
 
 def is_alone(run: Run) -> bool:
     """Whether the run's scripts read folders of images and, as far as they show, no other datasets."""
-    return run.says(_IMAGE_FOLDER_CLASS) and not run.says(b"load_dataset", b"webdataset")
+    return run.any_script_contains(_IMAGE_FOLDER_CLASS) and not run.any_script_contains(b"load_dataset", b"webdataset")
 
 
 def is_image_folder_missing(failure: Failure) -> bool:

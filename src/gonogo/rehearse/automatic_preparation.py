@@ -51,7 +51,7 @@ _ENVIRONMENT_OFFER = translated(
     "packages: the installed ones, although the project requires others ({files}): --yes creates an "
     "environment with the required ones, once"
 )
-_EVERYTHING = translated("everything")
+_EVERYTHING = translated("all of the given files")
 _NOT_INSTALLED = translated(
     "{names}: not installed here, but the program imports it at startup, so nothing was run: {option} installs "
     "it from the index, for this rehearsal only"

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gonogo.confinement.trees import copy_entry, copy_tree, is_whiteout, make_whiteout, unhide_below
-from gonogo.evidence.rehearsal.failures import shorten
+from gonogo.evidence.rehearsal.failures import shorten_exception_message
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import FileEvent
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
@@ -373,7 +373,7 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
     """The result of a resume, and the error or the lost states that show it."""
     failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
     if failed is not None and failed.failure is not None:
-        message = shorten(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
+        message = shorten_exception_message(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
         error = f"{failed.failure.type}: {message}"
         return "raises", Text(error, error)
     life = life_report(record)

@@ -36,7 +36,7 @@ class RehearsalStatus:
 def ended_status(record: RankRecord) -> RankStatus:
     """The status of a rank that has a record."""
     failure = record.failure
-    return RankStatus(record.rank, record.outcome, None, failure.in_a_line() if failure is not None else "")
+    return RankStatus(record.rank, record.outcome, None, failure.one_line_summary() if failure is not None else "")
 
 
 OnProgress = Callable[[RehearsalStatus], None]

@@ -9,8 +9,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.environment.package_name import canonical_package_name
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, translated
 from gonogo.finding.frame import Frame
@@ -42,7 +42,7 @@ class RehearsalEvidence:
         self._other_versions = {
             name: version
             for name, version in versions.items()
-            if not _satisfies_specifier(version, files.pinned.get(canonical(name)))
+            if not _satisfies_specifier(version, files.pinned.get(canonical_package_name(name)))
         }
 
     def downgrade(self, finding: Finding) -> Finding:
@@ -85,7 +85,7 @@ class RehearsalEvidence:
         if not span.path.endswith(".py"):
             return True
         frame = Frame(os.path.join(self._base, span.path), span.line, "", owner="user")
-        return all(guard.kind == "for" or "__name__" in guard.text for guard in guards_of([frame]))
+        return all(guard.kind == "for" or "__name__" in guard.text for guard in conditions_around_stack([frame]))
 
 
 def _cap_at_likely(certainty: Certainty) -> Certainty:

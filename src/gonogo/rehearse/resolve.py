@@ -16,11 +16,11 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import World
-from gonogo.evidence.environment.own_package import own_console_script
-from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, strip_prefix
+from gonogo.evidence.environment.own_package import project_console_script
+from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shorten_command, strip_prefix
 from gonogo.evidence.launch.launchers import find_called_launcher
-from gonogo.evidence.launch.launchers.runners import ray_job
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
+from gonogo.evidence.number import parse_whole_number
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
@@ -114,10 +114,12 @@ def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _resolve_script(words, situation)
-    if situation.in_script is None and (os.path.basename(words[0]) in WRAPPER_COMMANDS or ray_job(words) is not None):
+    if situation.in_script is None and (
+        os.path.basename(words[0]) in WRAPPER_COMMANDS or parse_ray_job_submit(words) is not None
+    ):
         # As in a script: what stands in for these programs hands their command on.
         return _resolve_script(["bash", "-c", shlex.join(words)], situation)
-    if (own := own_console_script(words[0], Path(cwd))) is not None:
+    if (own := project_console_script(words[0], Path(cwd))) is not None:
         path = _find_project_command(words[0], own, environment.get("PATH", os.defpath))
         if path is None:
             raise UserError(_PROJECT_NOT_INSTALLED.format(name=words[0]))
@@ -151,7 +153,7 @@ def _unsupported_command_error(command: Sequence[str]) -> UserError:
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
         translated("can't rehearse `{command}`: use one of these forms: {forms}").format(
-            command=shortened(command), forms=forms
+            command=shorten_command(command), forms=forms
         )
     )
 
@@ -193,7 +195,7 @@ def _resolve_python(words: list[str], situation: Situation) -> ResolvedLaunch:
         return _resolve_without_launcher(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         translated("`{command}` has no program file: put the code into a file, for example: python train.py").format(
-            command=shortened(words)
+            command=shorten_command(words)
         )
     )
 
@@ -247,7 +249,7 @@ def _resolve_without_launcher(
 
 
 def _positive_integer(text: str | None) -> int | None:
-    return whole_number_in(text) or None
+    return parse_whole_number(text) or None
 
 
 def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:
@@ -396,7 +398,7 @@ _VARIABLES_NOT_SET = translated("{why}; the script uses variables that are not s
 
 def _reason_with_skipped_commands(reason: Text, run: ScriptRun) -> Text:
     """Why a script's launch is rejected, plus the commands that were not run: their output may be the reason."""
-    names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
+    names = list(dict.fromkeys(shorten_command(skipped, 60) for skipped in run.skipped))
     return translated("{why}; these commands of the script were not run and had no output: {listed}").format(
         why=reason, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else "")
     )
@@ -411,19 +413,19 @@ def skipped_commands(
             continue
         if call.kind == "launch" or rehearsed_command.kind != "launch":
             why = translated("{script} also starts it; rehearse it separately: gonogo rehearse -- {command}").format(
-                script=shortened(words, 80), command=shortened(call.words, 400)
+                script=shorten_command(words, 80), command=shorten_command(call.words, 400)
             )
         else:
             why = translated("{script} runs it alongside the training; its output is missing").format(
-                script=shortened(words, 80)
+                script=shorten_command(words, 80)
             )
-        what = shortened(call.words, 120)
+        what = shorten_command(call.words, 120)
         yield Text(what, what), why
     if run.skipped:
-        names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
+        names = list(dict.fromkeys(shorten_command(skipped, 60) for skipped in run.skipped))
         listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
         yield (
-            translated("commands of {script}: {listed}").format(script=shortened(words, 80), listed=listed),
+            translated("commands of {script}: {listed}").format(script=shorten_command(words, 80), listed=listed),
             translated(
                 "not run, and assumed to succeed without output: they need a network or another machine, never "
                 "end, or are not installed here"
@@ -434,7 +436,7 @@ def skipped_commands(
         if environment.get(name) not in (None, outer.get(name), sys.prefix):
             yield (
                 translated("the Python environment {path}, which {script} activates").format(
-                    path=environment[name], script=shortened(words, 80)
+                    path=environment[name], script=shorten_command(words, 80)
                 ),
                 translated(
                     "rehearsed with {python} and its packages instead; start gonogo from that environment"

@@ -26,7 +26,7 @@ from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
-from gonogo.evidence.paths import contents
+from gonogo.evidence.paths import read_bytes
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
@@ -617,7 +617,7 @@ def may_start_processes(launch: ResolvedLaunch) -> bool:
     if launch.world_size > 1 or launch.program_kind != "script":
         return False
     try:
-        source = contents(os.path.join(launch.cwd, launch.program))
+        source = read_bytes(os.path.join(launch.cwd, launch.program))
     except OSError:
         return False
     return any(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.environment.hardware import parse_machine
-from gonogo.evidence.paths import contents, exists, is_file, is_folder
+from gonogo.evidence.paths import exists, is_file, is_folder, read_bytes
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.published_folder import find_published_folder
@@ -97,7 +97,7 @@ def _resolve_model_path(model: Path) -> Path:
 def _read_json_object(file: Path) -> dict[str, Any]:
     """A JSON object. Raises UserError for anything else."""
     try:
-        found = json.loads(contents(file).decode("utf-8"))
+        found = json.loads(read_bytes(file).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
             translated("{file}: it can't be read as JSON: {error}").format(

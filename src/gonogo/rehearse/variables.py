@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gonogo.confinement.variables import ProgramEnvironment, program_environment
 from gonogo.evidence.rehearsal.chain import exception_chain
-from gonogo.evidence.rehearsal.failures import class_of
-from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.failures import exception_class_name
+from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, UnsupportedPart
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
@@ -89,7 +89,7 @@ class ProgramVariables:
         for rank in record.ranks:
             why = self._failure_reason(rank)
             if why is not None:
-                rank.unsupported.append(Unsupported.of(_failure_text(rank), _failure_location(rank.failure), why))
+                rank.unsupported.append(UnsupportedPart.of(_failure_text(rank), _failure_location(rank.failure), why))
                 if rank.outcome == "raised":
                     rank.outcome = "unsupported"
         return self._redactor.redact_tree(record)
@@ -142,7 +142,7 @@ def _failure_text(rank: RankRecord) -> str:
     if rank.failure is None:
         return next((event for event in rank.events), "")
     first = rank.failure.message.strip().partition("\n")[0][:160]
-    return f"{class_of(rank.failure)}: {first}".removesuffix(": ")
+    return f"{exception_class_name(rank.failure)}: {first}".removesuffix(": ")
 
 
 def _failure_location(failure: Failure | None) -> str:

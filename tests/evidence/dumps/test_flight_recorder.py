@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.evidence.dumps.flight_recorder import flight_dump
-from gonogo.evidence.dumps.plain_pickle import plain
+from gonogo.evidence.dumps.flight_recorder import parse_flight_recorder_dump
+from gonogo.evidence.dumps.plain_pickle import load_plain_pickle
 from gonogo.finding import Certainty, Finding
 
 REAL = Path(__file__).parent / "three_ranks"
 
 
 def content_of(rank: int) -> Any:
-    return plain((REAL / f"nccl_trace_rank_{rank}").read_bytes())
+    return load_plain_pickle((REAL / f"nccl_trace_rank_{rank}").read_bytes())
 
 
 def findings_in(folder: Path, **contents: Any) -> tuple[Finding, ...]:
@@ -120,7 +120,7 @@ def test_a_hostile_dump_is_no_dump_and_nothing_of_it_is_run(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert flight_dump("nccl_trace_rank_0", data) is None
+    assert parse_flight_recorder_dump("nccl_trace_rank_0", data) is None
     (tmp_path / "nccl_trace_rank_0").write_bytes(data)
     assert all(one.certainty is not Certainty.CERTAIN for one in read_failure([str(tmp_path)]).report().findings)
     assert not (tmp_path / "was_run").exists()

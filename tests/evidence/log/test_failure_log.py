@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from evidence.log.log_text import TRACEBACK, log_of
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role, is_advice
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
 
@@ -142,7 +142,7 @@ def test_roles(text: str, role: Role) -> None:
 
 class TestErrorFiles:
     def read(self, folder: Path) -> list[tuple[str, tuple[int, ...], int]]:
-        found, _ = sources([str(folder)])
+        found, _ = find_log_sources([str(folder)])
         return [(error.type, error.ranks, len(error.frames)) for error in read_logs(found, (), Setup()).errors]
 
     def test_torchruns_folder(self, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ class TestErrorFiles:
     ],
 )
 def test_libraries(path: str, library: bool) -> None:
-    assert is_library(path) == library
+    assert is_library_path(path) == library
 
 
 def test_many_different_errors_are_bounded_in_number_and_time() -> None:

@@ -116,4 +116,4 @@ class TestDeepSpeedConfig:
 def test_launch_commands(text: str, launcher: str | None, processes: int | None) -> None:
     setup = log_of(text).setup
     assert launcher is None or setup.launcher == launcher
-    assert setup.processes == processes
+    assert setup.processes_per_node == processes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gonogo.evidence.log.sieve import BYTES_AFTER_MATCH, BYTES_BEFORE_MATCH, WHOLE, KeptLog, Sieve
+from gonogo.evidence.log.sieve import BYTES_AFTER_MATCH, BYTES_BEFORE_MATCH, WHOLE, KeptLog, LogSieve
 
 ROOM = 1 << 18
 FILLER = b"{'loss': 1.25, 'grad_norm': 0.5, 'epoch': 0.1}\n"
@@ -17,7 +17,7 @@ def pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def kept(data: bytes, *, words: tuple[str, ...] = ("Error",), room: int = ROOM, size: int = 1 << 16) -> KeptLog:
-    return Sieve(words).keep(pieces(data, size), room)
+    return LogSieve(words).keep_relevant_parts(pieces(data, size), room)
 
 
 def lines_with_numbers(found: KeptLog) -> dict[int, bytes]:
@@ -40,7 +40,7 @@ def test_an_empty_log() -> None:
 
 def test_no_words() -> None:
     with pytest.raises(ValueError, match="without words"):
-        Sieve(["", ""])
+        LogSieve(["", ""])
 
 
 @pytest.mark.parametrize("size", [17, 4096, 1 << 16, 1 << 22])
@@ -93,7 +93,7 @@ def test_a_line_of_20_mb(ending: bytes) -> None:
 def test_a_word_across_two_blocks() -> None:
     data = FILLER * 40_000
     middle = len(data) // 2
-    found = Sieve(["Error"]).keep([data[:middle], b"\nValueEr", b"ror: no\n", data[middle:]], ROOM)
+    found = LogSieve(["Error"]).keep_relevant_parts([data[:middle], b"\nValueEr", b"ror: no\n", data[middle:]], ROOM)
     assert any(b"ValueError: no\n" in part.data for part in found.parts)
 
 

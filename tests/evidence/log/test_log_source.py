@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from evidence.log.log_text import TRACEBACK, source_of
 
-from gonogo.evidence.log.source import chunks, rank_from_file_name, sources
+from gonogo.evidence.log.source import find_log_sources, rank_from_file_name, read_chunks
 from gonogo.finding.errors import UserError
 
 
 def text_of(data: bytes) -> bytes:
-    return b"".join(chunks(source_of(data), lambda count: None))
+    return b"".join(read_chunks(source_of(data), lambda count: None))
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, bytes])
@@ -65,7 +65,7 @@ def test_a_utf16_file_cut_inside_a_character() -> None:
 
 def test_progress_is_told_in_bytes_that_came_out() -> None:
     told: list[int] = []
-    list(chunks(source_of(gzip.compress(b"x" * 10_000)), told.append))
+    list(read_chunks(source_of(gzip.compress(b"x" * 10_000)), told.append))
     assert sum(told) == 10_000
 
 
@@ -73,7 +73,7 @@ class TestFolder:
     def test_logs_in_natural_order_and_what_is_none_left_out(self, tmp_path: Path) -> None:
         for name in ("rank10.log", "rank9.log", "notes", "config.json", "model.safetensors", "out.err", "a.log.gz"):
             (tmp_path / name).write_text("x\n")
-        found, skipped = sources([str(tmp_path)])
+        found, skipped = find_log_sources([str(tmp_path)])
         assert [Path(one.label).name for one in found] == ["a.log.gz", "notes", "out.err", "rank9.log", "rank10.log"]
         assert [one.rank for one in found] == [None, None, None, 9, 10]
         assert "2 files" in skipped[0].what.en
@@ -84,16 +84,16 @@ class TestFolder:
             folder.mkdir(parents=True)
             (folder / "stderr.log").write_text(TRACEBACK)
             (folder / "error.json").write_text("{}")
-        found, _ = sources([str(tmp_path)])
+        found, _ = find_log_sources([str(tmp_path)])
         assert [(one.rank, one.is_error_file) for one in found] == [(0, True), (0, False), (3, True), (3, False)]
 
     def test_a_folder_without_logs(self, tmp_path: Path) -> None:
-        assert sources([str(tmp_path)]) == ([], [])
+        assert find_log_sources([str(tmp_path)]) == ([], [])
 
     @pytest.mark.skipif(os.name != "posix", reason="needs named pipes")
     def test_a_pipe_in_a_folder_is_not_waited_for(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe.log")
-        found, _ = sources([str(tmp_path)])
+        found, _ = find_log_sources([str(tmp_path)])
         assert found == []
 
 
@@ -116,12 +116,12 @@ def test_ranks_in_names(path: str, rank: int | None) -> None:
 class TestArguments:
     def test_a_file_that_is_not_there(self) -> None:
         with pytest.raises(UserError, match="no such log"):
-            sources(["/nowhere/x.log"])
+            find_log_sources(["/nowhere/x.log"])
 
     def test_standard_input(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
-        (source,), _ = sources(["-"])
-        assert b"".join(chunks(source, lambda count: None)) == b"hello\n"
+        (source,), _ = find_log_sources(["-"])
+        assert b"".join(read_chunks(source, lambda count: None)) == b"hello\n"
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:
@@ -129,4 +129,4 @@ class TestArguments:
         closed.write_text("x")
         closed.chmod(0)
         with pytest.raises(UserError, match="cannot be read"):
-            sources([str(closed)])
+            find_log_sources([str(closed)])

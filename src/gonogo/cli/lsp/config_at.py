@@ -8,8 +8,14 @@ import re
 import msgspec
 from packaging.version import Version
 
-from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, known, optimizers, schedulers
-from gonogo.evidence.config.deepspeed_schema import default_in_release, describe_key, knows
+from gonogo.evidence.config.deepspeed_keys import (
+    KeyInfo,
+    builtin_optimizers,
+    builtin_schedulers,
+    find_key_info,
+    known_child_keys,
+)
+from gonogo.evidence.config.deepspeed_schema import default_in_release, describe_key, release_has_key
 
 _TOKEN_PATTERN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 _DEEPSPEED_ONLY_KEYS = frozenset(
@@ -96,8 +102,8 @@ def completions_at(cursor: Cursor, release: str, language: str) -> list[Completi
     if not cursor.is_key:
         return [CompletionEntry(value, value, "") for value in _possible_values(cursor.path, version)]
     found = []
-    for name, info in children(cursor.path).items():
-        if not knows(info, version) or info.same_as:
+    for name, info in known_child_keys(cursor.path).items():
+        if not release_has_key(info, version) or info.same_as:
             continue
         said = describe_key(".".join((*cursor.path, name)), info, version, language)
         found.append(CompletionEntry(name, f'"{name}": {_initial_value(info, version)}', said, bool(info.deprecated)))
@@ -111,16 +117,16 @@ def word_at(text: str, cursor: Cursor) -> str:
 
 def key_documentation(path: tuple[str, ...], release: str, language: str) -> str:
     """The documentation of a key as Markdown; empty if DeepSpeed has no such key."""
-    info = known(path)
+    info = find_key_info(path)
     said = "" if info is None else describe_key(".".join(path), info, Version(release), language)
     return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
 
 
 def _possible_values(path: tuple[str, ...], version: Version) -> list[str]:
     if path in (("optimizer", "type"), ("scheduler", "type")):
-        names = optimizers() if path[0] == "optimizer" else schedulers()
-        return [json.dumps(_display_name(name)) for name, info in names.items() if knows(info, version)]
-    info = known(path)
+        names = builtin_optimizers() if path[0] == "optimizer" else builtin_schedulers()
+        return [json.dumps(_display_name(name)) for name, info in names.items() if release_has_key(info, version)]
+    info = find_key_info(path)
     if info is None:
         return []
     if info.values:

@@ -8,7 +8,7 @@ from pygls import uris
 from pygls.workspace import TextDocument, Workspace
 from pygls.workspace.position_codec import ServerTextPosition
 
-from gonogo.evidence.paths import resolved
+from gonogo.evidence.paths import resolve_path
 from gonogo.finding import Applicability, Finding, Fix, Level, Span
 
 _SEVERITIES = {
@@ -90,7 +90,7 @@ def to_code_action(
 
 def file_uri(path: str) -> str:
     """The file URI of a path."""
-    return uris.from_fs_path(str(resolved(path))) or ""
+    return uris.from_fs_path(str(resolve_path(path))) or ""
 
 
 def position_at(document: TextDocument, offset: int) -> lsp.Position:

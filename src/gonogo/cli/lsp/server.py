@@ -19,10 +19,10 @@ from gonogo.check.settings import read_settings
 from gonogo.cli.explain import find_hazard, page_of
 from gonogo.cli.lsp.config_at import completions_at, cursor_at, is_deepspeed, key_documentation, word_at
 from gonogo.cli.lsp.diagnostics import PlacedFinding, position_at, to_code_action, to_diagnostic
-from gonogo.evidence.config.deepspeed_keys import releases
-from gonogo.evidence.config.deepspeed_schema import release_of
+from gonogo.evidence.config.deepspeed_keys import sampled_releases
+from gonogo.evidence.config.deepspeed_schema import validate_deepspeed_version
 from gonogo.evidence.files import kind_of
-from gonogo.evidence.paths import EDITOR_BUFFERS, resolved
+from gonogo.evidence.paths import EDITOR_BUFFERS, resolve_path
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 
@@ -40,7 +40,7 @@ class Server(LanguageServer):
         self.asked = language
         self.language = language or "en"
         self.root = Path.cwd()
-        self.release = releases()[-1]
+        self.release = sampled_releases()[-1]
         self.shown: dict[str, list[PlacedFinding]] = {}
         self._open: dict[str, str] = {}
         self._worker = ThreadPoolExecutor(1)  # one check at a time, since checks share cached files
@@ -54,7 +54,7 @@ class Server(LanguageServer):
         uri = folders[0].uri if folders else params.root_uri
         path = uris.to_fs_path(uri) if uri else None
         if path and os.path.isdir(path):
-            self.root = resolved(path)
+            self.root = resolve_path(path)
             os.chdir(self.root)
         self._worker.submit(all_hazards)
 
@@ -63,14 +63,14 @@ class Server(LanguageServer):
         path = uris.to_fs_path(uri)
         if not path:
             return
-        whole = str(resolved(path))
+        whole = str(resolve_path(path))
         self._open[whole] = uri
         EDITOR_BUFFERS[whole] = self.workspace.get_text_document(uri).source.encode("utf-8", "surrogatepass")
         self._schedule_check(whole)
 
     def closed(self, uri: str) -> None:
         """Handle a closed document: the file on disk is used again."""
-        whole = str(resolved(uris.to_fs_path(uri) or ""))
+        whole = str(resolve_path(uris.to_fs_path(uri) or ""))
         self._open.pop(whole, None)
         EDITOR_BUFFERS.pop(whole, None)
         self._publish_diagnostics(whole, [])
@@ -114,12 +114,12 @@ class Server(LanguageServer):
         for run in checked.gathered.runs:
             with contextlib.suppress(UserError):
                 version = run.environment.version("deepspeed")
-                self.release = release_of(None if version is None else str(version))
+                self.release = validate_deepspeed_version(None if version is None else str(version))
                 break
         found: dict[str, list[PlacedFinding]] = {}
         for finding in checked.report.findings:
             if finding.spans:
-                path = str(resolved(finding.spans[0].path))
+                path = str(resolve_path(finding.spans[0].path))
                 found.setdefault(path, []).append(PlacedFinding(finding, finding.spans[0]))
         return found
 
@@ -135,7 +135,7 @@ class Server(LanguageServer):
     def at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
         """The findings that overlap a range of a document."""
         document = self.workspace.get_text_document(uri)
-        shown = self.shown.get(str(resolved(uris.to_fs_path(uri) or "")), [])
+        shown = self.shown.get(str(resolve_path(uris.to_fs_path(uri) or "")), [])
         ranges = [(one, to_diagnostic(one, document, self.language).range) for one in shown]
         return [one for one, where in ranges if where.start <= place.end and place.start <= where.end]
 

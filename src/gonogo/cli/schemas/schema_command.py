@@ -40,9 +40,9 @@ def schema(
 
         check_writable(output)
         if what == "deepspeed":
-            from gonogo.evidence.config.deepspeed_schema import config_schema, release_of
+            from gonogo.evidence.config.deepspeed_schema import config_schema, validate_deepspeed_version
 
-            found = config_schema(release_of(version), language)
+            found = config_schema(validate_deepspeed_version(version), language)
         elif what == "report" and version is None:
             from gonogo.cli.schemas.report import report_schema
 

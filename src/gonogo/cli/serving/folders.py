@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.paths import expanded, is_folder, resolved
+from gonogo.evidence.paths import expand_user, is_folder, resolve_path
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
@@ -24,11 +24,11 @@ class Folders:
     def __init__(self, allowed_paths: Sequence[Path], allow_hint: Text, option: str = "") -> None:
         """``allow_hint`` says how to allow more folders, ``option`` names the option. Raises UserError."""
         for path in allowed_paths:
-            if not is_folder(expanded(path)):
+            if not is_folder(expand_user(path)):
                 named = f"{option} {path}".strip()
                 raise UserError(translated("{named}: no such folder").format(named=named))
         self._way_out = allow_hint
-        self.roots = [resolved(expanded(path)) for path in allowed_paths]
+        self.roots = [resolve_path(expand_user(path)) for path in allowed_paths]
 
     def folder(self, name: str) -> Path:
         """The working folder ``name``, relative to the first allowed one. Raises RequestRefused."""
@@ -57,13 +57,13 @@ class Folders:
             _check_word(word)
         for word in words[1:]:
             for part in (word, *word.split("=")[1:], *word.split(":")):
-                if part and os.path.lexists(folder / expanded(Path(part))):
+                if part and os.path.lexists(folder / expand_user(Path(part))):
                     self._resolve_inside(part, folder)
         return list(words)
 
     def _resolve_inside(self, name: str, base: Path) -> Path:
         _check_word(name)
-        path = resolved(base / expanded(Path(name)))
+        path = resolve_path(base / expand_user(Path(name)))
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
             raise RequestRefused(

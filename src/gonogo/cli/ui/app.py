@@ -25,7 +25,7 @@ from gonogo.cli.ui.page_request import MAX_BYTES, UiComparison, UiRequest, comma
 from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
-from gonogo.evidence.environment.instances import all_instances
+from gonogo.evidence.environment.instances import all_instance_types
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import redact
@@ -125,7 +125,7 @@ class _UiHandlers:
                 "root": clean_line(str(self.folders.roots[0])),
                 "reports": self.reports_at,
                 "words": {name: _text_json(text) for name, text in WORDS.items()},
-                "gpus": [f"8x{one.name}" for one in all_accelerators()] + [one.name for one in all_instances()],
+                "gpus": [f"8x{one.name}" for one in all_accelerators()] + [one.name for one in all_instance_types()],
             }
         )
 

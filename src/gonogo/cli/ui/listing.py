@@ -12,7 +12,7 @@ import msgspec
 from gonogo.cli.serving.folders import Folders
 from gonogo.evidence.guarded.launch import launch_path
 from gonogo.evidence.launch.manifest import is_manifest
-from gonogo.evidence.paths import resolved
+from gonogo.evidence.paths import resolve_path
 from gonogo.evidence.source_file import SourceFile
 
 Kind = Literal["folder", "launch", "log", "records", "file"]
@@ -55,7 +55,7 @@ def listing(name: str, folders: Folders) -> FolderListing:
     for one in names:
         if one.startswith(".") or one in _HIDDEN_FOLDERS:
             continue
-        if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolved(folder / one).is_relative_to(root):
+        if len(entries) >= _MAX_ENTRIES or not _is_text(one) or not resolve_path(folder / one).is_relative_to(root):
             left_out += 1
             continue
         entries.append(_listing_entry(folder / one))

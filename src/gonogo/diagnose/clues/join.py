@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gonogo.diagnose.clues.keys import engine_name_clues, of_keys
+from gonogo.diagnose.clues.keys import engine_name_clues, state_dict_key_clues
 from gonogo.diagnose.clues.memory_clues import memory_size_clues
 from gonogo.diagnose.clues.nccl_clues import nccl_crash_clues, nccl_reason_clues
-from gonogo.diagnose.clues.numbers import of_numbers
+from gonogo.diagnose.clues.numbers import number_clues
 from gonogo.diagnose.clues.parts import (
     empty_parameter_clues,
-    mixed_tensor_clues,
+    enabled_feature_clues,
+    mixed_dtensor_clues,
     no_shard_clues,
-    of_modules,
-    slice_clues,
+    sliced_shard_clues,
     wake_up_clues,
     weight_sync_clues,
 )
@@ -22,7 +22,7 @@ from gonogo.diagnose.clues.recompute_clues import recompute_clues
 from gonogo.diagnose.clues.setting_clues import (
     named_class_clues,
     named_setting_clues,
-    partial_run_clues,
+    skipped_part_clues,
     warned_before_clues,
 )
 from gonogo.diagnose.clues.symbols import version_mismatch_clues
@@ -42,8 +42,8 @@ _OOM_KILLER_PATTERN = Pattern(
 _CUDA_ERROR_PATTERN = Pattern(r"CUDA error: |AcceleratorError")
 
 
-def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """An asynchronous CUDA error's place is not reliable; a SIGKILL follows from another rank's exception."""
+def misleading_order_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Errors that are shown late or follow from others: asynchronous CUDA errors, SIGKILL after an exception."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is not None and _CUDA_ERROR_PATTERN.search(raised.message.text) and log.says(_ASYNC_ERROR_PATTERN):
         yield Clue(
@@ -59,8 +59,8 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if (killed := log.find(_SIGKILL_PATTERN)) is not None:
         yield Clue(
             translated(
-                "Launchers send SIGKILL (signal 9) to the ranks still running after a failure: {type} was raised "
-                "in the run itself"
+                "After a failure launchers send SIGKILL (signal 9) to the ranks that still run, so the cause "
+                "is {type}, which the run itself raised"
             ).format(type=raised.type),
             (
                 CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),
@@ -100,19 +100,19 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         nccl_reason_clues,
         nccl_crash_clues,
         memory_size_clues,
-        of_keys,
+        state_dict_key_clues,
         engine_name_clues,
-        partial_run_clues,
+        skipped_part_clues,
         version_mismatch_clues,
-        slice_clues,
+        sliced_shard_clues,
         empty_parameter_clues,
-        of_numbers,
+        number_clues,
         named_setting_clues,
         named_class_clues,
-        of_modules,
+        enabled_feature_clues,
         warned_before_clues,
     ),
-    *(mixed_tensor_clues, no_shard_clues, weight_sync_clues, wake_up_clues, recompute_clues, of_order),
+    *(mixed_dtensor_clues, no_shard_clues, weight_sync_clues, wake_up_clues, recompute_clues, misleading_order_clues),
     native_exception_clues,
 )
 

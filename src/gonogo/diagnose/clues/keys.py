@@ -13,23 +13,23 @@ from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPER_PREFIXES = {
-    "module.": translated("the DataParallel or DDP wrapper adds it"),
-    "_orig_mod.": translated("the torch.compile wrapper adds it"),
-    "base_model.model.": translated("the PEFT wrapper adds it"),
-    "_fsdp_wrapped_module.": translated("the FSDP1 wrapper adds it"),
-    "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds it"),
-    "model.": translated("a model class with a head adds it"),
-    "language_model.": translated("a multimodal class keeps its language model there"),
+    "module.": translated("the DataParallel or DDP wrapper adds this prefix"),
+    "_orig_mod.": translated("the torch.compile wrapper adds this prefix"),
+    "base_model.model.": translated("the PEFT wrapper adds this prefix"),
+    "_fsdp_wrapped_module.": translated("the FSDP1 wrapper adds this prefix"),
+    "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds this prefix"),
+    "model.": translated("a model class with a head adds this prefix"),
+    "language_model.": translated("a multimodal class keeps its language model under this prefix"),
 }
 _WEIGHT_NAME_PATTERN = lazy_compile(r"^\w+(?:\.\w+){2,}$")
 
 
-def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A prefix that one side of a state dict has and the other lacks, or a missing key that is a weight's name."""
+def state_dict_key_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """How the keys of a checkpoint and a model differ: a prefix that one side lacks, or a missing weight."""
     for raised in facts.chain:
         yield from _fused_expert_clues(log, raised)
         if raised.message.form == "state_dict":
-            yield from _inserted_clues(raised)
+            yield from _inserted_component_clues(raised)
             yield from _prefix_clues(raised)
         else:
             yield from _paired_name_clues(raised)
@@ -69,6 +69,7 @@ def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Cl
 
 
 def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
+    """A prefix that all keys of one side have and the other side's lack."""
     missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
     if not missing or not unexpected:
         return
@@ -78,7 +79,7 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
         by_end.setdefault(_key_suffix(key), []).append(key)
     for key in missing:
         for other in by_end.get(_key_suffix(key), ()):
-            counts[_differing(key, other)] += 1
+            counts[_differing_prefixes(key, other)] += 1
     if not counts:
         return
     (ours, theirs), count = counts.most_common(1)[0]
@@ -101,7 +102,7 @@ def _prefix_clues(exception: RaisedException) -> Iterator[Clue]:
     )
 
 
-def _inserted_clues(exception: RaisedException) -> Iterator[Clue]:
+def _inserted_component_clues(exception: RaisedException) -> Iterator[Clue]:
     """A component in the middle of each key that one side has and the other lacks."""
     missing, unexpected = set(exception.message.names), set(exception.message.unexpected)
     counts: Counter[tuple[str, bool]] = Counter()
@@ -182,7 +183,7 @@ def engine_name_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     first = sent.split(".")[0]
     there = [name for name in _QUOTED_NAME_PATTERN.findall(listed or "") if first in name.split(".")[1:]]
     package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
-    engine = translated("the engine") if not package else Text(package, package)
+    engine = translated("the rollout engine") if not package else Text(package, package)
     if not there and not (first == "model" and class_.endswith("ForConditionalGeneration")):
         return
     parts = there[0].split(".") if there else ["language_model", first]
@@ -209,7 +210,7 @@ def _key_suffix(key: str) -> str:
     return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
 
 
-def _differing(missing_key: str, unexpected_key: str) -> tuple[str, str]:
+def _differing_prefixes(missing_key: str, unexpected_key: str) -> tuple[str, str]:
     """The prefixes of two keys before their common end."""
     left, right = missing_key.split("."), unexpected_key.split(".")
     while left and right and left[-1] == right[-1]:

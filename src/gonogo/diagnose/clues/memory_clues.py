@@ -34,16 +34,17 @@ _OOM_HAZARDS = (
 
 
 def memory_size_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """An allocation that failed despite enough free memory, fragmentation, or a host almost out of memory."""
+    """Signs in the sizes that a memory error states: enough was free, fragmentation, the host was almost full."""
     for raised in facts.chain:
         text = " ".join(raised.message.text.split())
-        yield from _gpu_clues(text, CluePlace(raised.log, raised.line))
+        yield from _gpu_allocation_clues(text, CluePlace(raised.log, raised.line))
     if not facts.chain and (found := log.find(_OOM_LINE_PATTERN)) is not None:
-        yield from _gpu_clues(found.text, CluePlace(found.line.path, found.line.number))
-    yield from _host_clues(log, facts)
+        yield from _gpu_allocation_clues(found.text, CluePlace(found.line.path, found.line.number))
+    yield from _host_memory_clues(log, facts)
 
 
-def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
+def _gpu_allocation_clues(text: str, place: CluePlace) -> Iterator[Clue]:
+    """An allocation that failed although enough GPU memory was free or reserved."""
     asked, free = _parse_bytes(_REQUESTED_PATTERN.search(text)), _parse_bytes(_FREE_PATTERN.search(text))
     if asked is None or free is None:
         return
@@ -69,7 +70,7 @@ def _gpu_clues(text: str, place: CluePlace) -> Iterator[Clue]:
         )
 
 
-def _host_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def _host_memory_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Reported host memory usage near the total, if a process was killed."""
     if -9 not in facts.exit_codes and not any(
         raised.type in ("MemoryError", "OutOfMemoryError") for raised in facts.chain

@@ -21,31 +21,39 @@ _PARTS = (
     (
         lazy_compile(r"graph/xml"),
         translated(
-            "it reads the machine's topology, or a topology file: NCCL_TOPO_FILE, or the one that a plugin or a "
-            "cloud's image brings; mend that file, or unset the variable"
+            "NCCL was reading the machine's topology, or a topology file (NCCL_TOPO_FILE, or one that a "
+            "plugin or a cloud's image brings): correct that file, or unset the variable"
         ),
     ),
     (
         lazy_compile(r"graph/(?:topo|search|paths|connect)"),
-        translated("it searches paths between GPUs and network cards: NCCL_TOPO_DUMP_FILE shows what it sees"),
+        translated(
+            "NCCL was searching for paths between GPUs and network cards: NCCL_TOPO_DUMP_FILE shows what it sees"
+        ),
     ),
     (
         lazy_compile(r"ibvwrap|net_ib|transport/net"),
         translated(
-            "it talks to InfiniBand or RoCE: cards (NCCL_IB_HCA), GID, locked memory (ulimit -l), buffer sizes; "
-            "NCCL_IB_DISABLE=1 shows whether it is this"
+            "NCCL was using InfiniBand or RoCE: check the cards (NCCL_IB_HCA), GID, locked memory (ulimit "
+            "-l) and buffer sizes; a run with NCCL_IB_DISABLE=1 shows whether this is the cause"
         ),
     ),
     (
         lazy_compile(r"socket|bootstrap"),
-        translated("it connects the ranks by TCP: interface (NCCL_SOCKET_IFNAME), firewall, a rank that has died"),
+        translated(
+            "NCCL was connecting the ranks by TCP: check the interface (NCCL_SOCKET_IFNAME), the firewall, "
+            "and whether a rank has died"
+        ),
     ),
-    (lazy_compile(r"shm|shmutils"), translated("it uses shared memory: the size and rights of /dev/shm")),
+    (
+        lazy_compile(r"shm|shmutils"),
+        translated("NCCL was using shared memory: check the size and permissions of /dev/shm"),
+    ),
     (
         lazy_compile(r"transport/(?:p2p|nvls)|cudawrap|strongstream"),
-        translated("it shares GPU memory between processes (P2P, NVLink SHARP) or calls the driver"),
+        translated("NCCL was sharing GPU memory between processes (P2P, NVLink SHARP) or calling the driver"),
     ),
-    (lazy_compile(r"plugin|net_plugin|tuner"), translated("it loads a plugin for the network (NCCL_NET_PLUGIN)")),
+    (lazy_compile(r"plugin|net_plugin|tuner"), translated("NCCL was loading a network plugin (NCCL_NET_PLUGIN)")),
 )
 """The files of NCCL's source, and what their code does."""
 

@@ -36,13 +36,13 @@ _MEANING_WORDS = {
 }
 
 
-def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def number_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Relations between the numbers of a message, or between them and the run's settings."""
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
-        yield from _check_clues(raised, place)
+        yield from _divisibility_check_clues(raised, place)
         yield from _dimension_clues(raised.message, place)
-        yield from _adapter_clues(raised, place)
+        yield from _adapter_size_clues(raised, place)
         if raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError":
             yield from _division_clues(log, raised, place)
         if raised.message.form == "size_mismatch" or raised.message.shapes:
@@ -52,7 +52,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         yield from _low_precision_clues(log, raised, place)
 
 
-def _check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
+def _divisibility_check_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """A divisibility check in the failing line itself: ``assert a % b == 0``."""
     code = exception.frames[-1].code if exception.frames else ""
     if (check := _DIVISIBILITY_CHECK_PATTERN.search(code)) and exception.type in (
@@ -103,7 +103,7 @@ def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlac
     message = exception.message
     numbers = [number for number in message.numbers if number > 1]
     if message.form == "not_divisible" and len(numbers) >= 2:
-        whole, divisor = _dividend(message, numbers)
+        whole, divisor = _dividend_and_divisor(message, numbers)
         if whole % divisor:
             yield Clue(
                 translated("{whole} = {times} x {divisor} + {rest}: it is not a multiple of {divisor}{names}").format(
@@ -140,7 +140,7 @@ def _division_clues(log: FailureLog, exception: RaisedException, place: CluePlac
             return
 
 
-def _dividend(message: Message, numbers: list[int]) -> tuple[int, int]:
+def _dividend_and_divisor(message: Message, numbers: list[int]) -> tuple[int, int]:
     """The dividend and the divisor, in the order of the message's ``a … divisible by b``."""
     first, second = numbers[0], numbers[-1]
     if len(numbers) > 1 and "x" in message.text.split("divisible")[0] and len(numbers) > 2:
@@ -189,7 +189,7 @@ _ADAPTER_PATTERN = lazy_compile(r"(?i)(?:^|[^a-z])(?:lora|adapter|dora)(?:[^a-z]
 _SHAPE_MISMATCH_FORMS = ("size_mismatch", "not_divisible")
 
 
-def _adapter_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
+def _adapter_size_clues(exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """Sizes that don't match in an adapter's code: it was built for a different layer than the one it is on."""
     frame = exception.frames[-1] if exception.frames else None
     if frame is None or exception.message.form not in _SHAPE_MISMATCH_FORMS or frame.owner == "python":
@@ -246,7 +246,7 @@ def _size_clues(log: FailureLog, message: Message, place: CluePlace) -> Iterator
             else Text("", "")
         )
         yield Clue(
-            translated("{large} is {times} x {small}{meant}").format(
+            translated("the size {large} is {times} x {small}{meant}").format(
                 large=large, times=times, small=small, meant=meant
             ),
             (place,),
@@ -262,14 +262,14 @@ def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Itera
         equal = [setting for setting in settings if setting.number == number]
         if equal:
             yield Clue(
-                translated("{number} is {name}").format(
+                translated("{number} in the message is the value of {name}").format(
                     number=number, name=", ".join(dict.fromkeys(setting.name for setting in equal[:2]))
                 ),
                 (place, *_setting_places(equal[:2])),
             )
         elif pair := _factor_settings(number, settings):
             yield Clue(
-                translated("{number} = {one} x {other}").format(
+                translated("{number} in the message is {one} x {other}").format(
                     number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
                 ),
                 (place, *_setting_places(pair)),
@@ -277,6 +277,7 @@ def _setting_clues(log: FailureLog, message: Message, place: CluePlace) -> Itera
 
 
 def _factor_settings(number: int, settings: list[RunSetting]) -> tuple[RunSetting, RunSetting] | None:
+    """Two settings whose product is the number."""
     factors = [one for one in settings if one.number and one.number > 1 and number % one.number == 0]
     for index, one in enumerate(factors[:40]):
         for other in factors[index + 1 : 40]:

@@ -26,7 +26,7 @@ _MAX_MODULE_CLUES = 2
 _SHAPE_INDEX = ".shape["
 
 
-def slice_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def sliced_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A receiver that slices its shard from a tensor that it expects to be full, but was sent a single shard."""
     found = log.find(_SLICE_ERROR_PATTERN)
     if found is None:
@@ -79,8 +79,8 @@ def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
     )
 
 
-def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Settings whose words occur in the failing file's path: a flag enabled the code in ``cpu_offloading/``."""
+def enabled_feature_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Settings that enable the failing code, by its path: a flag for code in ``cpu_offloading/``."""
     if not facts.chain or not facts.chain[-1].frames:
         return
     raised = facts.chain[-1]
@@ -126,7 +126,7 @@ _WEIGHT_SYNC_PATTERN = Pattern(r"(?i)update_weights|updat\w+ (?:the )?weights|sy
 
 
 def no_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """NO_SHARD, which FSDP1 switches to by itself."""
+    """FSDP1's strategy NO_SHARD, which it switches to by itself on a single rank."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _NO_SHARD_PATTERN.search(raised.message.text[:2000]):
         return
@@ -199,7 +199,7 @@ _MIXED_TENSORS_PATTERN = Pattern(r"got mixed torch\.Tensor and DTensor")
 _MODULE_CALL_PATTERN = lazy_compile(r"self\.(\w+(?:\.\w+)*)\(")
 
 
-def mixed_tensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+def mixed_dtensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A plain tensor passed to a module whose weight is a DTensor due to tensor parallelism."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _MIXED_TENSORS_PATTERN.search(raised.message.text[:2000]):

@@ -25,7 +25,7 @@ _MAX_BARS = 2000
 
 
 def rank_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Mismatched calls, missing ranks, a hang at a late collective, a progress bar longer than the timeout."""
+    """What timed-out collectives show about the ranks: mismatched calls, missing ranks, a slow rank."""
     calls = facts.collectives
     if not calls:
         return
@@ -35,8 +35,8 @@ def rank_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     yield from _wait_for_other_work(log, calls)
     yield from _missing_ranks(log, calls)
     yield from _one_element_all_reduce(calls)
-    yield from _late_hang(calls)
-    yield from _bar_longer_than_timeout(log, calls)
+    yield from _hang_after_startup(calls)
+    yield from _progress_bar_longer_than_timeout(log, calls)
 
 
 def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
@@ -51,7 +51,7 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
             continue
         sides = sorted(different.items(), key=lambda side: len(side[1]))
         described = [(_ranks_of_calls(side), _describe_call(side[0])) for _, side in sides[:3]]
-        factor = _factor_of_sizes(different)
+        factor = _size_ratio_text(different)
         apart = translated(
             "Sender and receiver disagree on the size: at collective {sequence}, {sides}{factor}. Compare the tensor's "
             "shape, its shards and its dtype on both sides, and cast or gather it before it is sent"
@@ -85,8 +85,8 @@ def _mismatched_collectives(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
         return
 
 
-def _factor_of_sizes(sides: Collection[tuple[str, int | None]]) -> Text | None:
-    """What the sizes of a send and its receive say about each other; None if they agree or are something else."""
+def _size_ratio_text(sides: Collection[tuple[str, int | None]]) -> Text | None:
+    """How the sizes of a send and its receive relate; None if they agree or the ratio says nothing."""
     sizes = {operation.upper(): size for operation, size in sides}
     sent, awaited = sizes.get("SEND"), sizes.get("RECV")
     if len(sides) != 2 or not sent or not awaited or sent == awaited:
@@ -182,12 +182,12 @@ _OBJECT_COLLECTIVE_PATTERN = lazy_compile(
 )
 """Calls with which ranks wait for work done in Python on another rank."""
 _WORK_BY_WORDS = (
-    (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout")),
-    (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
-    (("save", "checkpoint", "export", "merge"), translated("the saving")),
+    (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout generation")),
+    (("reward", "rewards", "score", "judge", "verify"), translated("the computation of rewards")),
+    (("save", "checkpoint", "export", "merge"), translated("the saving of a checkpoint")),
     (("evaluate", "evaluation", "eval", "predict", "validate"), translated("the evaluation")),
     (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), translated("the data preparation")),
-    (("download", "load", "loading", "pretrained"), translated("the loading")),
+    (("download", "load", "loading", "pretrained"), translated("the loading of a model or data")),
 )
 
 
@@ -267,7 +267,7 @@ def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
     )
 
 
-def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _hang_after_startup(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A hang after many successful collectives, which excludes hazards of the startup."""
     numbers = [call.sequence for call in calls if call.sequence is not None]
     if not numbers or min(numbers) <= 10 * FEW:
@@ -283,7 +283,7 @@ def _late_hang(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     )
 
 
-def _bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+def _progress_bar_longer_than_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A progress bar on one rank that ran longer than the timeout, while the other ranks waited for it."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     if limit is None:

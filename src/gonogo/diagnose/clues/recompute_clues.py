@@ -25,7 +25,7 @@ _CHECKPOINT_FILE_PATTERN = lazy_compile(r"checkpoint[^/]*\.py$")
 
 
 def recompute_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """What the recomputation did differently, as far as the message, the frames and the settings show it."""
+    """What activation checkpointing's recomputation did differently, by the message, frames and settings."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None:
         return

@@ -130,8 +130,8 @@ _PARTIAL_PATTERN = lazy_compile(r"(?:^|_)(?:only|skip|no_init|without)(?:_|$)|^d
 _OFF_VALUES = ("false", "0", "none", "no", "null", "off", "")
 
 
-def partial_run_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """A setting that leaves a part of the program out, beside something that was never set up."""
+def skipped_part_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A setting that leaves out a part of the program, if something was never set up."""
     raised = facts.chain[-1] if facts.chain else None
     if raised is None or not _NOT_SET_UP_PATTERN.search(raised.message.text[:1000]):
         return
@@ -181,7 +181,7 @@ _MAX_WARNINGS = 2000
 
 
 def warned_before_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """What the failing module itself warned of before it failed."""
+    """A warning that the failing module itself wrote before it failed."""
     raised = facts.chain[-1] if facts.chain else None
     at = raised.frames[-1] if raised is not None and raised.frames else None
     if raised is None or at is None or at.owner not in ("package", "clone") or at.module.count(".") < 2:

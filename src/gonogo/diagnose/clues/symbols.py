@@ -8,7 +8,7 @@ from gonogo.diagnose.explanations.attributes import is_unset_own_attribute, is_w
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
-from gonogo.evidence.failure.native import readable, string_abi
+from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
@@ -17,7 +17,7 @@ from gonogo.finding.log_answer import Clue, CluePlace
 
 
 def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """The release that lacks a name, unmet requirements of packages, and the build that a symbol belongs to."""
+    """Signs that packages don't fit together: a release lacks a name, requirements are unmet, a symbol is missing."""
     versions = log.setup.version_texts
     misfit = find_api_mismatch(facts, versions)
     if misfit is not None and facts.chain:
@@ -25,12 +25,12 @@ def version_mismatch_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clu
         if is_unset_own_attribute(misfit):
             yield _unset_attribute_clue(misfit, place)
         elif misfit.form != "undefined_symbol":
-            yield from _release_clues(misfit, place)
+            yield from _package_release_clues(misfit, place)
         yield from _requirement_clues(log, misfit, place)
     yield from _cuda_version_clues(log, facts)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
-            yield _abi_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
+            yield _missing_symbol_clue(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
@@ -47,7 +47,8 @@ def _unset_attribute_clue(misfit: ApiMismatch, place: CluePlace) -> Clue:
     )
 
 
-def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
+def _package_release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
+    """The releases of the two packages of which one lacks a name that the other uses."""
     if is_wrapper_attribute(api_mismatch):
         yield Clue(
             translated("{name} depends on how the model is sharded (FSDP1 or FSDP2), not on the release").format(
@@ -63,13 +64,13 @@ def _release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue
     asks = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
     if asks:
         yield Clue(
-            translated("{asks} asks for it, {lacks} does not have it: the two come from different releases").format(
-                asks=asks, lacks=lacks
-            ),
+            translated(
+                "{asks} uses a name that {lacks} does not have: the two come from releases that do not fit together"
+            ).format(asks=asks, lacks=lacks),
             (place,),
         )
     elif api_mismatch.lacks_version:
-        yield Clue(translated("the run has {lacks}").format(lacks=lacks), (place,))
+        yield Clue(translated("the run has {lacks} installed").format(lacks=lacks), (place,))
 
 
 def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePlace) -> Iterator[Clue]:
@@ -80,7 +81,7 @@ def _requirement_clues(log: FailureLog, api_mismatch: ApiMismatch, place: CluePl
         for requirement in requirements_of_release(package, version) if package and version else ():
             for name, specifier in requirement.requires.items():
                 there, allowed = parse_version(versions.get(name, "")), parse_specifier(specifier)
-                if there is not None and allowed is not None and allowed.has(there) is False:
+                if there is not None and allowed is not None and allowed.contains(there) is False:
                     yield Clue(
                         translated("{package} {version} requires {name}{specifier}, but {there} is installed").format(
                             package=package, version=version, name=name, specifier=specifier, there=there
@@ -115,12 +116,13 @@ def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             )
 
 
-def _abi_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
-    name = readable(symbol)
+def _missing_symbol_clue(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
+    """The package whose compiled library looks for a symbol that the installed torch doesn't export."""
+    name = demangled_name(symbol)
     package = library_package(library)
     of_torch = name.startswith(("c10", "at::", "torch"))
     torch = log.setup.version_texts.get("torch", "")
-    abi = string_abi(symbol)
+    abi = cxx11_string_abi(symbol)
     return Clue(
         translated(
             "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled "

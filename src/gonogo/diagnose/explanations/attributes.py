@@ -28,8 +28,8 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
             r"^(?:unshard|reshard|set_requires_gradient_sync|set_reshard_after_\w+|set_modules_to_\w+_prefetch)$"
         ),
         translated("a module that FSDP2 (fully_shard) sharded"),
-        translated("fully_shard was not called on this one, or FSDP1 wraps it"),
-        translated("call fully_shard on it first, or use the FSDP version that {asks} expects"),
+        translated("fully_shard was not called on this module, or FSDP1 wraps it"),
+        translated("call fully_shard on the module first, or use the FSDP version that {asks} expects"),
     ),
 )
 """Attributes that only one kind of sharding adds: on which object, why it is missing, what to do."""
@@ -50,7 +50,7 @@ _LIBRARY_CONFIG_PATTERN = lazy_compile(
 def explain_by_attribute(
     raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
 ) -> Explanation:
-    """The reason for a missing attribute and what to change; (None, None) if it is of no such kind."""
+    """Why an attribute is missing and what to change; (None, None) if the exception is of no such kind."""
     if raised.message.form != "no_attribute" or misfit is None:
         return None, None
     return first_explanation(_RULES, raised, misfit, versions)
@@ -95,7 +95,7 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
     code = misfit.at.code[:2000] if misfit.at is not None else ""
     found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
     holder = found.group(1) if found is not None else ""
-    what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
+    what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object that this line reads")
     called = re.search(
         rf"(?<![\w.])([A-Za-z_][\w.]*)\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\.{re.escape(name)}\b", code
     )
@@ -134,6 +134,7 @@ def _explain_plain_object(raised: RaisedException, misfit: ApiMismatch, versions
 def _explain_wrapper_attribute(
     raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]
 ) -> Explanation:
+    """An attribute that only a module sharded by FSDP1, or by FSDP2, has."""
     for names, kind, why, change in _WRAPPERS:
         if names.search(misfit.names[0]):
             asks = f"{misfit.asks} {misfit.asks_version}".strip()
@@ -146,7 +147,9 @@ def _explain_wrapper_attribute(
     return None, None
 
 
-def _explain_parameter_mark(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
+def _explain_parameter_attribute(
+    raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]
+) -> Explanation:
     """An attribute of a parameter that torch doesn't define, and that other code has to set first."""
     if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
         return None, None
@@ -243,7 +246,7 @@ def _outer_package(frames: tuple[CodePlace, ...]) -> str:
 _RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Explanation], ...] = (
     _explain_plain_object,
     _explain_wrapper_attribute,
-    _explain_parameter_mark,
+    _explain_parameter_attribute,
     _explain_unset_attribute,
     _explain_config_key,
 )

@@ -10,8 +10,14 @@ import math
 import re
 from collections.abc import Callable
 
-from gonogo.diagnose.explanations.explanation import Explanation, code_of, first_explanation, innermost, release_of
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.diagnose.explanations.explanation import (
+    Explanation,
+    code_line,
+    first_explanation,
+    package_with_version,
+    raising_frame,
+)
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
@@ -45,7 +51,7 @@ _CHECKPOINT_FILE_PATTERN = lazy_compile(r"checkpoint[^/]*\.py$")
 
 
 def explain_by_call(exception: RaisedException) -> Explanation:
-    """The reason and what to change; (None, None) if the exception is of no such kind."""
+    """Why a call failed and what to change; (None, None) if the exception is of no such kind."""
     return first_explanation(_RULES, exception)
 
 
@@ -78,9 +84,9 @@ def _explain_generated_forward(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_absent_state(exception: RaisedException) -> Explanation:
+def _explain_missing_checkpoint_entry(exception: RaisedException) -> Explanation:
     """An entry that the loaded checkpoint does not have."""
-    at = innermost(exception)
+    at = raising_frame(exception)
     if exception.message.form != "missing_key" or not exception.message.names or at is None:
         return None, None
     key, holder = exception.message.names[0], _STATE_LOOKUP_PATTERN.search(at.code[:2000])
@@ -94,11 +100,12 @@ def _explain_absent_state(exception: RaisedException) -> Explanation:
         translated(
             "load without it (the setting that asks for it: load_{key}, no-load-{key}, finetune), or load a checkpoint "
             "that was saved with it"
-        ).format(key=_setting_word(key)),
+        ).format(key=_checkpoint_option_name(key)),
     )
 
 
-def _setting_word(key: str) -> str:
+def _checkpoint_option_name(key: str) -> str:
+    """The word for a checkpoint's entry in options such as ``--no-load-optim``."""
     return {"optimizer": "optim", "optimizers": "optim", "rng_state": "rng"}.get(key, key)
 
 
@@ -113,10 +120,10 @@ def _explain_wrong_type(exception: RaisedException) -> Explanation:
     if not inner or caller is None or caller.owner == "python":
         return None, None
     because = translated(
-        "{caller} gives {callee} something else than a {wanted} for {name}{given}: in {function}, `{code}`"
+        "{caller} passes {callee} something other than a {wanted} for {name}{given}: in {function}, `{code}`"
     ).format(
-        caller=release_of(caller) or translated("your code"),
-        callee=release_of(exception.frames[-1]),
+        caller=package_with_version(caller) or translated("your code"),
+        callee=package_with_version(exception.frames[-1]),
         wanted=wanted,
         name=name,
         given=Text(f" ({given})", f"（{given}）") if given else "",
@@ -124,14 +131,14 @@ def _explain_wrong_type(exception: RaisedException) -> Explanation:
         code=" ".join(caller.code[:160].split()),
     )
     if not caller.package:
-        return because, translated("convert it there: {wanted}(…)").format(wanted=wanted)
+        return because, translated("convert the value there: {wanted}(…)").format(wanted=wanted)
     return because, translated(
-        "it is a defect of {caller}, or it was made for another release of {callee}: convert it there ({wanted}(…)), "
-        "or use a later release of {caller}"
+        "this is a defect of {caller}, or {caller} was made for another release of {callee}: convert the "
+        "value there ({wanted}(…)), or use a later release of {caller}"
     ).format(caller=caller.package, callee=inner, wanted=wanted)
 
 
-def _packages(exception: RaisedException) -> tuple[str, str]:
+def _raising_and_calling_package(exception: RaisedException) -> tuple[str, str]:
     """The package that raised, and the package or the user's code that called it; empty if unknown."""
     inner = exception.frames[-1].package if exception.frames else ""
     outer = next(
@@ -147,7 +154,7 @@ def _explain_passed_twice(exception: RaisedException) -> Explanation:
     if found is None:
         return None, None
     function, by_keyword, name = found.groups()
-    inner, outer = _packages(exception)
+    inner, outer = _raising_and_calling_package(exception)
     because = (
         translated(
             "{function} is passed {name} twice: the call names it, and the keyword arguments (kwargs) that it "
@@ -178,7 +185,7 @@ def _explain_empty_reduction(exception: RaisedException) -> Explanation:
     found = _EMPTY_REDUCTION_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
-    code = code_of(innermost(exception))
+    code = code_line(raising_frame(exception))
     operations = found.group(1) or "min|max|argmin|argmax|aminmax"
     method = re.search(rf"({_NAME})(?:\(\))?(?:\.(?:float|detach|abs|long|cpu)\(\))*\.(?:{operations})\(", code)
     function = re.search(rf"(?:torch\.)(?:{operations})\(({_NAME})\)", code)
@@ -215,7 +222,7 @@ def _explain_none_in_collective(exception: RaisedException) -> Explanation:
         return None, None
     unsure = Text("", "") if found.group(2) else translated(" or not a tensor")
     caller = next((frame for frame in reversed(exception.frames) if frame.package != "torch"), None)
-    call = _CALLS_A_COLLECTIVE_PATTERN.search(code_of(caller))
+    call = _CALLS_A_COLLECTIVE_PATTERN.search(code_line(caller))
     if caller is None or call is None:
         return (
             translated("a collective is given a {name} that is None{unsure}").format(
@@ -252,10 +259,10 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
     found = _RESHAPE_PATTERN.search(exception.message.text[:1000])
     if found is None:
         return None, None
-    shape = sizes_in(found.group(1))
+    shape = parse_shape_sizes(found.group(1))
     count = int(found.group(2))
-    at = innermost(exception)
-    code = code_of(at)
+    at = raising_frame(exception)
+    code = code_line(at)
     if at is not None and "image_processing" in at.path and len(shape) >= 6 and shape[-5:-3] == shape[-2:]:
         merge, patch = shape[-2:]
         return (
@@ -295,15 +302,15 @@ def _explain_reshape(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_absent_member(exception: RaisedException) -> Explanation:
+def _explain_missing_batch_key(exception: RaisedException) -> Explanation:
     """``assert key in batch`` without a message, with the keys that the caller passes."""
-    at = innermost(exception)
-    check = _MEMBER_PATTERN.match(code_of(at))
+    at = raising_frame(exception)
+    check = _MEMBER_PATTERN.match(code_line(at))
     if at is None or check is None or check.group(2) or exception.type != "AssertionError" or exception.message.text:
         return None, None
     key, holder = check.group(1), check.group(3)
     caller = exception.frames[-2] if len(exception.frames) > 1 else None
-    listed = _LITERAL_LIST_PATTERN.search(code_of(caller)) if caller is not None else None
+    listed = _LITERAL_LIST_PATTERN.search(code_line(caller)) if caller is not None else None
     names = _LITERAL_PATTERN.findall(listed.group(1)) if listed is not None else []
     if caller is None or not names:
         return translated("{key} is not in {holder}").format(key=key, holder=holder), None
@@ -323,7 +330,7 @@ def _explain_absent_member(exception: RaisedException) -> Explanation:
 
 
 def _explain_own_checkpointing(exception: RaisedException) -> Explanation:
-    """A graph that a package's own gradient checkpointing goes through twice."""
+    """A package's own gradient checkpointing that goes through a freed graph a second time."""
     if "Trying to backward through the graph a second time" not in exception.message.text[:400]:
         return None, None
     for frame in exception.frames:
@@ -347,12 +354,12 @@ def _explain_own_checkpointing(exception: RaisedException) -> Explanation:
 
 _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_generated_forward,
-    _explain_absent_state,
+    _explain_missing_checkpoint_entry,
     _explain_wrong_type,
     _explain_passed_twice,
     _explain_empty_reduction,
     _explain_none_in_collective,
     _explain_reshape,
-    _explain_absent_member,
+    _explain_missing_batch_key,
     _explain_own_checkpointing,
 )

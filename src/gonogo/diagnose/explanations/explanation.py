@@ -19,13 +19,13 @@ def first_explanation(rules: Iterable[Callable[..., Explanation]], *given: objec
     return next((answer for answer in answers if answer[0] is not None), (None, None))
 
 
-def code_of(place: CodePlace | None) -> str:
-    """The code of a frame."""
+def code_line(place: CodePlace | None) -> str:
+    """The line of code that a frame shows; empty if there is none."""
     return place.code[:_MAX_CODE_LENGTH] if place is not None else ""
 
 
-def innermost(exception: RaisedException) -> CodePlace | None:
-    """The frame that raised it."""
+def raising_frame(exception: RaisedException) -> CodePlace | None:
+    """The innermost frame of an exception: the one that raised it."""
     return exception.frames[-1] if exception.frames else None
 
 
@@ -40,6 +40,6 @@ def nearest_package(exception: RaisedException) -> str:
     return next((frame.package for frame in reversed(exception.frames) if frame.package), "")
 
 
-def release_of(place: CodePlace | None) -> str:
+def package_with_version(place: CodePlace | None) -> str:
     """The package of a frame with its version, as far as it is known."""
     return f"{place.package} {place.release}".strip() if place is not None else ""

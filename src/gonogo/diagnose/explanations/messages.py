@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gonogo.diagnose.explanations.explanation import Explanation, code_of, first_explanation, innermost, nearest_package
+from gonogo.diagnose.explanations.explanation import (
+    Explanation,
+    code_line,
+    first_explanation,
+    nearest_package,
+    raising_frame,
+)
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import translated
 from gonogo.finding.failure import RaisedException
@@ -61,7 +67,7 @@ _BUNDLE_PATTERN = lazy_compile(
 
 
 def explain_by_message(exception: RaisedException) -> Explanation:
-    """The reason and what to change; (None, None) if the message is of no such kind."""
+    """What a message says about the cause and what to change; (None, None) if it is of no known kind."""
     return first_explanation(_RULES, exception)
 
 
@@ -90,7 +96,7 @@ def _explain_generated_file(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_lengths(exception: RaisedException) -> Explanation:
+def _explain_different_lengths(exception: RaisedException) -> Explanation:
     """Lists whose lengths differ according to the message, or that can't form an array."""
     text = exception.message.text
     lengths = list(dict.fromkeys(_LENGTH_PATTERN.findall(text)))
@@ -105,7 +111,7 @@ def _explain_lengths(exception: RaisedException) -> Explanation:
     return None, None
 
 
-def _explain_allowed_value(exception: RaisedException) -> Explanation:
+def _explain_rejected_value(exception: RaisedException) -> Explanation:
     """A value compared with the allowed values in the message: not among them, or refused although it is."""
     found = _ALLOWED_VALUES_PATTERN.search(exception.message.text[:2000])
     if found is None:
@@ -191,7 +197,7 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
 
 def _explain_unequal_dtypes(raised: RaisedException) -> Explanation:
     """A kernel's check that two tensors have the same dtype, which its caller violates."""
-    code = code_of(innermost(raised))
+    code = code_line(raising_frame(raised))
     found = _SAME_DTYPE_PATTERN.search(code) or _SAME_DTYPE_PATTERN.search(raised.message.text[:400])
     dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOAT_DTYPES.values()]
     if found is None or raised.type != "AssertionError" or len(dtypes) != 2:
@@ -223,7 +229,7 @@ def _explain_missing_column(exception: RaisedException) -> Explanation:
         message.form != "missing_key"
         or not message.names
         or message.names[0] not in _FORMAT_BY_COLUMN
-        or code_of(innermost(exception))
+        or code_line(raising_frame(exception))
     ):
         return None, None
     key = message.names[0]
@@ -239,7 +245,7 @@ def _explain_missing_column(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_wrapped_mismatch(exception: RaisedException) -> Explanation:
+def _explain_quoted_size_mismatch(exception: RaisedException) -> Explanation:
     """A state dict size mismatch, quoted by a wrapper (Hydra's instantiate) with escaped newlines."""
     text = exception.message.text[:6000]
     if inner := _WRAPPED_ERROR_PATTERN.search(text):
@@ -262,7 +268,7 @@ def _explain_wrapped_mismatch(exception: RaisedException) -> Explanation:
     )
 
 
-def _explain_mesh_dimension(exception: RaisedException) -> Explanation:
+def _explain_missing_mesh_dimension(exception: RaisedException) -> Explanation:
     """A dimension that a device mesh does not have, since its size is 1."""
     found = _MESH_DIMENSIONS_PATTERN.search(exception.message.text[:1000].replace("\\", ""))
     if found is None:
@@ -276,13 +282,13 @@ def _explain_mesh_dimension(exception: RaisedException) -> Explanation:
             "(the other sizes take all ranks), or the mesh was made without it"
         ).format(asked=asked, there=there),
         translated(
-            "give it a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs over {asked} "
-            "(FSDP, if it is for sharding or replication)"
+            "give {asked} a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs "
+            "over {asked} (FSDP, if it is for sharding or replication)"
         ).format(asked=asked, there=there),
     )
 
 
-def _explain_bundle(exception: RaisedException) -> Explanation:
+def _explain_missing_ray_bundle(exception: RaisedException) -> Explanation:
     """More workers than a Ray placement group has bundles for."""
     found = _BUNDLE_PATTERN.search(exception.message.text[:1000])
     if found is None:
@@ -302,13 +308,13 @@ def _explain_bundle(exception: RaisedException) -> Explanation:
 
 _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_generated_file,
-    _explain_lengths,
-    _explain_allowed_value,
+    _explain_different_lengths,
+    _explain_rejected_value,
     _explain_empty_range,
     _explain_dtype_mismatch,
     _explain_unequal_dtypes,
     _explain_missing_column,
-    _explain_wrapped_mismatch,
-    _explain_mesh_dimension,
-    _explain_bundle,
+    _explain_quoted_size_mismatch,
+    _explain_missing_mesh_dimension,
+    _explain_missing_ray_bundle,
 )

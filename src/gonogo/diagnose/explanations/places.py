@@ -47,15 +47,15 @@ def _function_name(place: CodePlace) -> str:
     return f"{place.function}, " if place.function and not place.function.startswith("<") else ""
 
 
-def fitting_releases(facts: FailureFacts) -> Text | None:
-    """That one package called another, whose releases have to fit."""
+def matching_releases_advice(facts: FailureFacts) -> Text | None:
+    """Advice that one package called another, so that their releases have to match; None if it doesn't apply."""
     at = facts.at
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
         return translated(
-            "it is {asks} that calls {lacks} here ({place}{code}): check whether one of your settings makes "
-            "it do so; if not, use matching releases of {asks} and {lacks}"
+            "{asks} calls {lacks} here ({place}{code}): check whether one of your settings causes this call; "
+            "if not, use matching releases of {asks} and {lacks}"
         ).format(
             asks=name_and_version(caller.package, caller.release),
             lacks=name_and_version(at.package, at.release),
@@ -66,7 +66,7 @@ def fitting_releases(facts: FailureFacts) -> Text | None:
 
 
 def place_to_look(facts: FailureFacts) -> Text | None:
-    """The user's own line, the settings of a requirement, or the line that raised it."""
+    """Where to look for the cause: the user's own line, the settings of a requirement, or the raising line."""
     at, yours = facts.at, facts.your_line
     if yours is not None:
         place = f"{yours.path}:{yours.line}"

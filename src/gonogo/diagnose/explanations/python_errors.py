@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gonogo.diagnose.explanations.explanation import Explanation, code_of, first_explanation, innermost
+from gonogo.diagnose.explanations.explanation import Explanation, code_line, first_explanation, raising_frame
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
@@ -33,7 +33,7 @@ def explain_by_python_error(exception: RaisedException, versions: Mapping[str, s
 
 
 def _innermost_code(exception: RaisedException) -> str:
-    return code_of(innermost(exception))
+    return code_line(raising_frame(exception))
 
 
 def _explain_consumed_input(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
@@ -73,15 +73,17 @@ def _explain_unpacked_shape(exception: RaisedException, versions: Mapping[str, s
             translated("{name} has {got} dimensions where {expected} are expected").format(
                 name=name, got=got or translated("fewer"), expected=expected
             ),
-            translated("print its shape in the caller: a batch dimension is missing, or was taken off (squeeze)"),
+            translated(
+                "print the tensor's shape in the caller: a batch dimension is missing, or was taken off (squeeze)"
+            ),
         )
     return (
-        translated("{name} has more than {expected} dimensions: one or more too many").format(
+        translated("{name} has more than the {expected} dimensions that are expected").format(
             name=name, expected=expected
         ),
         translated(
-            "print its shape in the caller: a batch dimension is often added twice (a processor adds one to a single "
-            "sample, the collator another)"
+            "print the tensor's shape in the caller: a batch dimension is often added twice (a processor "
+            "adds one to a single sample, the collator another)"
         ),
     )
 
@@ -109,7 +111,7 @@ def _explain_list_for_dict(exception: RaisedException, versions: Mapping[str, st
     if found is None or not exception.message.text.startswith("list indices must be integers"):
         return None, None
     name, key = found.groups()
-    at = innermost(exception)
+    at = raising_frame(exception)
     package = at.package if at is not None else ""
     others = [f"{other} {version}" for other, version in versions.items() if other not in (package, "torch")][:2]
     return (

@@ -13,11 +13,11 @@ import msgspec
 from gonogo.diagnose.explanations.explanation import (
     Explanation,
     calling_frame,
-    code_of,
+    code_line,
     first_explanation,
-    innermost,
     nearest_package,
-    release_of,
+    package_with_version,
+    raising_frame,
 )
 from gonogo.finding import Text
 from gonogo.finding.failure import RaisedException
@@ -29,9 +29,9 @@ _MAX_LENGTH = 1000
 
 
 class ExplanationRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Conditions, all of which have to hold, and what they mean.
+    """A rule of ``rules.toml``: conditions, all of which have to hold, and what they mean.
 
-    The sentences may name any group of the conditions' patterns, any value of :func:`_values`, and any of
+    The sentences may name any group of the conditions' patterns, any value of :func:`_placeholder_values`, and any of
     ``clauses``. A rule that names something which this exception doesn't show, and has no ``otherwise`` for it, does
     not apply.
     """
@@ -66,10 +66,12 @@ class ExplanationRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         groups = self._groups(exception)
         if groups is None:
             return None, None
-        values: dict[str, Text | str] = {**self.otherwise, **_values(exception), **groups}
+        values: dict[str, Text | str] = {**self.otherwise, **_placeholder_values(exception), **groups}
         for name, clause in self.clauses.items():
-            values[name] = clause.format(**values) if values_in(clause) <= values.keys() else ""
-        needed = values_in(self.because) | (values_in(self.change) if self.change is not None else set())
+            values[name] = clause.format(**values) if placeholder_names(clause) <= values.keys() else ""
+        needed = placeholder_names(self.because) | (
+            placeholder_names(self.change) if self.change is not None else set()
+        )
         if not needed <= values.keys():
             return None, None
         return self.because.format(**values), self.change.format(**values) if self.change is not None else None
@@ -84,9 +86,9 @@ class ExplanationRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             (self.says, [message.text[:_MAX_LENGTH].strip()]),
             (self.subject, [message.subject]),
             (self.name, message.names[:1]),
-            (self.code, [code_of(innermost(exception))]),
-            (self.path, _paths(exception)[:1]),
-            (self.through, _paths(exception)),
+            (self.code, [code_line(raising_frame(exception))]),
+            (self.path, _frame_paths(exception)[:1]),
+            (self.through, _frame_paths(exception)),
         ):
             found = next((match for text in texts if (match := re.search(pattern, text))), None) if pattern else None
             if pattern and found is None:
@@ -97,39 +99,40 @@ class ExplanationRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 def explain_by_rule(exception: RaisedException) -> Explanation:
     """What the first rule that applies says; (None, None) if none does."""
-    return first_explanation([rule.explain for rule in rules()], exception)
+    return first_explanation([rule.explain for rule in load_rules()], exception)
 
 
 @cache
-def rules() -> tuple[ExplanationRule, ...]:
-    """All rules, in the file's order."""
+def load_rules() -> tuple[ExplanationRule, ...]:
+    """All rules of ``rules.toml``, in the file's order."""
     return msgspec.msgpack.decode(toml_values(RULES_FILE), type=dict[str, tuple[ExplanationRule, ...]])["rules"]
 
 
-def values_in(text: Text) -> set[str]:
-    """The names of the values that a sentence contains, in either language."""
+def placeholder_names(text: Text) -> set[str]:
+    """The names of the placeholders in a sentence, in either language."""
     return {name for said in (text.en, text.zh) for _, name, _, _ in Formatter().parse(said) if name}
 
 
-def _values(exception: RaisedException) -> dict[str, str]:
-    """What a rule's sentences may name, as far as it is known."""
-    return {name: value for name, value in _possible_values(exception) if value}
+def _placeholder_values(exception: RaisedException) -> dict[str, str]:
+    """The values that a rule's sentences may name, as far as they are known."""
+    return {name: value for name, value in _iter_placeholder_values(exception) if value}
 
 
-def _possible_values(exception: RaisedException) -> Iterator[tuple[str, str]]:
-    at, caller, message = innermost(exception), calling_frame(exception), exception.message
+def _iter_placeholder_values(exception: RaisedException) -> Iterator[tuple[str, str]]:
+    """The names and values of all placeholders, also of those without a value."""
+    at, caller, message = raising_frame(exception), calling_frame(exception), exception.message
     yield "type", exception.type
     yield "message", " ".join(message.text.split())[:300]
     yield "name", message.names[0] if message.names else ""
-    yield "line", " ".join(code_of(at)[:160].split())
+    yield "line", " ".join(code_line(at)[:160].split())
     yield "function", at.function if at is not None else ""
     yield "package", at.package if at is not None else ""
-    yield "release", release_of(at)
+    yield "release", package_with_version(at)
     yield "nearest_package", nearest_package(exception)
     yield "caller", caller.function if caller is not None else ""
     yield "caller_package", caller.package if caller is not None else ""
 
 
-def _paths(exception: RaisedException) -> list[str]:
+def _frame_paths(exception: RaisedException) -> list[str]:
     """The files of the frames, innermost first."""
     return [frame.path.replace("\\", "/") for frame in reversed(exception.frames)]

@@ -45,7 +45,7 @@ _UNDEFINED_NAME_PATTERN = lazy_compile(r"^name '([A-Z]\w{1,100})' is not defined
 
 
 def explain_by_surroundings(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
-    """The reason and what to change; (None, None) if the exception is of no such kind."""
+    """The reason by the frames around the failure, and what to change; (None, None) if no rule applies."""
     return first_explanation(_RULES, exception, versions)
 
 
@@ -85,7 +85,7 @@ def _explain_unparsed_option(exception: RaisedException, versions: Mapping[str, 
     )
 
 
-def _explain_name_of_release(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
+def _explain_name_from_other_release(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """A class of a well-known package that a module uses without having it: another release spells or places it."""
     found = _UNDEFINED_NAME_PATTERN.search(exception.message.text[:400])
     at = exception.frames[-1] if exception.frames else None
@@ -133,15 +133,15 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
             "this machine does not share"
         ).format(file=path.rpartition("/")[2], step=found.group(1)),
         translated(
-            "look whether the folder is there now: if it is gone, keep more of them (a longer interval, no limit) so "
-            "that none is deleted before it is read; if it is incomplete, read it only once it is complete; on several "
-            "machines put it on a shared disk"
+            "check whether the folder exists now: if it is gone, keep more such folders (a longer interval, "
+            "no limit) so that none is deleted before it is read; if it is incomplete, read it only once it "
+            "is complete; on several machines put it on a shared disk"
         ),
     )
 
 
 def _explain_dataset_of_datasets(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
-    """A DataLoader that asks a dict for its sample number 0."""
+    """A DataLoader that was given a dict of datasets and asks it for sample 0."""
     at = exception.frames[-1] if exception.frames else None
     names = exception.message.names
     if exception.message.form != "missing_key" or at is None or not names or not names[0].isdigit():
@@ -185,7 +185,7 @@ def _explain_request_timeout(exception: RaisedException, versions: Mapping[str, 
     )
 
 
-def _explain_operands(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
+def _explain_operand_sizes(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """The two operands whose sizes differ, if the line names them."""
     found = _OPERANDS_PATTERN.search(exception.message.text[:1000])
     at = exception.frames[-1] if exception.frames else None
@@ -215,7 +215,7 @@ def _explain_operands(exception: RaisedException, versions: Mapping[str, str]) -
     )
 
 
-def _explain_positions(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
+def _explain_multimodal_positions(exception: RaisedException, versions: Mapping[str, str]) -> Explanation:
     """Multimodal positions, which count a sample's tokens in another way than its attention mask does."""
     found = _POSITIONS_PATTERN.search(" ".join(exception.message.text[:1000].split()))
     at = exception.frames[-1] if exception.frames else None
@@ -261,11 +261,11 @@ def _explain_gradient_dtype(exception: RaisedException, versions: Mapping[str, s
 
 _RULES: tuple[Callable[[RaisedException, Mapping[str, str]], Explanation], ...] = (
     _explain_unparsed_option,
-    _explain_name_of_release,
+    _explain_name_from_other_release,
     _explain_missing_file,
     _explain_dataset_of_datasets,
     _explain_request_timeout,
-    _explain_positions,
-    _explain_operands,
+    _explain_multimodal_positions,
+    _explain_operand_sizes,
     _explain_gradient_dtype,
 )

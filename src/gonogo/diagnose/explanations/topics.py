@@ -27,7 +27,7 @@ _SIZE_PATTERN = re.compile(r"(?:size|degree|parallel|^[tpce]p$|parallel_\w+)$")
 
 
 class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A feature or a phase; see the head of ``topics.toml``."""
+    """A feature or a phase that failing code may belong to; see the head of ``topics.toml``."""
 
     name: Text
     code: str
@@ -53,7 +53,7 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
     texts = [_text_of(frame) for frame in frames]
     message = exception.message.text[:2000].lower()
     weighed: list[tuple[int, FailingPart]] = []
-    for topic in topics():
+    for topic in load_topics():
         shown = next((index for index, text in enumerate(texts) if re.search(topic.code, text)), None)
         said = re.search(topic.says or topic.code, message) is not None
         if shown is None and not said:
@@ -67,7 +67,7 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
     return tuple(part for weight, part in weighed if weight >= _NEEDED_WEIGHT)[:_MAX_TOPICS]
 
 
-def described(part: FailingPart) -> Text:
+def describe_failing_part(part: FailingPart) -> Text:
     """A clue: what the failing code is for, what turns it on, what usually goes wrong in it, and how to make sure."""
     shown = part.frame.function if part.frame is not None else ""
     return translated(
@@ -85,8 +85,8 @@ def described(part: FailingPart) -> Text:
     )
 
 
-def change_for(part: FailingPart, exception: RaisedException) -> Text:
-    """What to try: without it, or with a later release of the package whose code it is."""
+def suggest_change(part: FailingPart, exception: RaisedException) -> Text:
+    """What to try: without the feature, or with a later release of the package that implements it."""
     package = _package_of(part, exception)
     return translated("{off}{setting}, to tell whether the failure comes from {topic}{later}").format(
         topic=part.topic.name,
@@ -104,7 +104,7 @@ def change_for(part: FailingPart, exception: RaisedException) -> Text:
 
 
 def _package_of(part: FailingPart, exception: RaisedException) -> str:
-    """The package whose code it is, or the innermost one that is not torch."""
+    """The package that implements the failing part, or the innermost one that is not torch."""
     if part.frame is not None and part.frame.package not in ("", "torch"):
         return part.frame.package
     return next((frame.package for frame in reversed(exception.frames) if frame.package not in ("", "torch")), "")
@@ -116,6 +116,7 @@ def _text_of(frame: CodePlace) -> str:
 
 
 def _settings_of(topic: Topic, settings: Sequence[RunSetting]) -> Iterator[RunSetting]:
+    """The run's settings that turn on a topic's feature."""
     if not topic.settings:
         return
     for setting in settings:
@@ -128,6 +129,6 @@ def _settings_of(topic: Topic, settings: Sequence[RunSetting]) -> Iterator[RunSe
 
 
 @cache
-def topics() -> tuple[Topic, ...]:
-    """All topics, in the file's order."""
+def load_topics() -> tuple[Topic, ...]:
+    """All topics of ``topics.toml``, in the file's order."""
     return msgspec.msgpack.decode(toml_values(TOPICS_FILE), type=dict[str, tuple[Topic, ...]])["topics"]

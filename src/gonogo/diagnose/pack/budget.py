@@ -14,7 +14,7 @@ _CUT_MARK_TOKENS = 20
 
 @dataclass
 class PackSection:
-    """A section of a pack. ``blocks`` are in reading order, each with its priority: 0 is taken first."""
+    """A section of the evidence. ``blocks`` are in reading order, each with its priority: 0 is taken first."""
 
     title: Text
     most: int

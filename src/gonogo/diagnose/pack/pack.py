@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.diagnose.pack.budget import PackSection, lay_out_sections
-from gonogo.diagnose.pack.privacy import Privacy
+from gonogo.diagnose.pack.privacy import NameRedactor
 from gonogo.diagnose.pack.source_lines import source_around
 from gonogo.diagnose.pack.tokens import count_tokens
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role, is_advice, is_teardown
@@ -57,11 +57,11 @@ Say = Callable[[str], str]
 
 @dataclass(frozen=True)
 class ReaderPack:
-    """The text, its tokens by :func:`count_tokens`, and the replacements of private names in it."""
+    """The evidence for a language model: its text, tokens, and the replacements of private names."""
 
     text: str
     tokens: int
-    privacy: Privacy
+    privacy: NameRedactor
     evidence: str
     """The part of the text that the run wrote, without statements by gonogo or others."""
 
@@ -74,9 +74,9 @@ def make_reader_pack(
     language: str = "en",
     released: Mapping[str, str] | None = None,
 ) -> ReaderPack:
-    """The pack of a diagnosed log. ``released``: files of the release that the run used, as for ``source_around``."""
-    privacy = Privacy(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
-    say = privacy.text
+    """The evidence of a diagnosed log for a language model. ``released``: files of the release that the run used."""
+    privacy = NameRedactor(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
+    say = privacy.redact_text
     sections = [
         _failure_section(log, language, say),
         _clue_section(report, language, say),
@@ -108,7 +108,7 @@ def _all_texts(log: FailureLog) -> Iterator[str]:
 
 def _failure_section(log: FailureLog, language: str, redact: Say) -> PackSection:
     section = PackSection(_FAILURES_TITLE, 2000)
-    errors = [*log.errors, *log.cut]
+    errors = [*log.errors, *log.truncated_errors]
     roots = [error for error in errors if error.role is Role.ROOT]
     in_full = {id(error) for error in (roots or errors)[:3]}
     for number, error in enumerate(errors[:_MAX_ERRORS], 1):
@@ -144,7 +144,7 @@ def _format_error(error: LoggedError, language: str, *, full_message: bool) -> s
 
 def _frame_lines(error: LoggedError) -> list[str]:
     frames = error.frames
-    own = [number for number, frame in enumerate(frames) if not is_library(frame.path)]
+    own = [number for number, frame in enumerate(frames) if not is_library_path(frame.path)]
     wanted = sorted({*own[-5:], *range(max(len(frames) - 8, 0), len(frames))})[-_MAX_FRAMES:]
     lines: list[str] = []
     before = -1
@@ -183,8 +183,15 @@ def _source_section(
 def _lines_section(log: FailureLog, report: Report, redact: Say) -> PackSection:
     section = PackSection(_LOG, 1600)
     decisive = {(span.path, span.line) for finding in report.findings for span in finding.spans}
-    roles = {(error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.cut)}
-    codes = {frame.code for error in (*log.errors, *log.cut)[:_MAX_ERRORS] for frame in error.all_frames if frame.code}
+    roles = {
+        (error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.truncated_errors)
+    }
+    codes = {
+        frame.code
+        for error in (*log.errors, *log.truncated_errors)[:_MAX_ERRORS]
+        for frame in error.all_frames
+        if frame.code
+    }
     ranks: dict[tuple[str, int], int] = {}
 
     def rank_lines(lines: Iterable[LogLine], rank: int) -> None:
@@ -245,6 +252,7 @@ def _mentions_failure(text: str) -> bool:
 
 
 def _role_letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
+    """The letter that marks a line's role: R root, C cascade, A advice, T teardown."""
     if (role := roles.get((line.path, line.number))) is not None:
         return _ROLE_LETTERS[role]
     return "A" if is_advice(line.text) else "T" if is_teardown(line.text) else " "
@@ -291,8 +299,9 @@ _LOWERCASE_WORD_PATTERN = re.compile(r"[a-z]{3,}")
 
 
 def _failure_words(log: FailureLog) -> set[str]:
+    """The words of messages and functions by which settings are chosen for the evidence."""
     words: set[str] = set()
-    for error in (*log.errors, *log.cut)[:4]:
+    for error in (*log.errors, *log.truncated_errors)[:4]:
         words |= _split_words(error.message[:2000])
         for frame in error.frames[-3:]:
             words |= _split_words(f"{frame.function} {frame.code}")
@@ -373,22 +382,22 @@ def _similar_section(report: Report, language: str, redact: Say) -> PackSection:
 
 def _missing_section(log: FailureLog, files: StaticFindings, language: str, redact: Say) -> PackSection:
     section = PackSection(_MISSING_HEADING, 300)
-    for number, text in enumerate(missing(log, files)):
+    for number, text in enumerate(iter_missing_evidence(log, files)):
         section.add(number, redact(f"- {text.in_language(language)}"))
     return section
 
 
-def missing(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
+def iter_missing_evidence(log: FailureLog, files: StaticFindings) -> Iterator[Text]:
     """Evidence that would make an answer more certain but was not given, the most useful first."""
-    errors = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
+    errors = [error for error in (*log.errors, *log.truncated_errors) if error.role is Role.ROOT]
     if not errors:
         yield translated(
             "the exception that started the failure: the logs show only the consequences of a failure, or none"
         )
-    if log.cut:
+    if log.truncated_errors:
         yield translated("the last lines of a traceback: the log was cut before them")
     seen = {line.rank for line in log.lines if line.rank is not None}
-    processes = log.setup.processes
+    processes = log.setup.processes_per_node
     if processes and len(seen) < processes:
         yield translated("lines from all ranks: {count} of {all} processes of a node appear in the logs").format(
             count=len(seen), all=processes

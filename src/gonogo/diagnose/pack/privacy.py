@@ -13,7 +13,7 @@ import re
 import socket
 from collections.abc import Iterable
 
-from gonogo.evidence.log.code_owner import owner_of
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.finding.redaction import redact
 
 _PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
@@ -64,8 +64,8 @@ _GENERIC_NAMES = frozenset({
 _MAX_NAMES = 400
 
 
-class Privacy:
-    """Replaces private names in the texts of one log."""
+class NameRedactor:
+    """Replaces private names (paths, hosts, users, addresses) in the texts of one log."""
 
     def __init__(self, lines: Iterable[str], nodes: Iterable[str] = (), project: str = "") -> None:
         self._project = project.rstrip("/")
@@ -93,18 +93,18 @@ class Privacy:
         self._kinds = kinds
         self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{listed})(?![A-Za-z0-9])") if kinds else None
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """The text with all private data replaced."""
         text = redact(text)
         text = _URL.sub(lambda match: self._replace_private_url(match[0]), text)
         text = _EMAIL_PATTERN.sub(lambda match: self._placeholder("email", match[0]), text)
-        text = _PATH.sub(lambda match: self.path(match[0]), text)
+        text = _PATH.sub(lambda match: self.redact_path(match[0]), text)
         if self._names is not None:
             text = self._names.sub(lambda match: self._placeholder(self._kinds[match[0]], match[0]), text)
         text = _IPV4_PATTERN.sub(self._replace_ip_address, text)
         return _IPV6_PATTERN.sub(lambda match: self._placeholder("ip", match[0]), text)
 
-    def path(self, path: str) -> str:
+    def redact_path(self, path: str) -> str:
         """A path without private folders: starting at a package, Python or the project, else only its last part."""
         if (found := _SITE_PACKAGES_PATTERN.search(path)) is not None:
             return f"site-packages/{found[1]}"
@@ -115,7 +115,7 @@ class Privacy:
         if self._project and path.startswith(f"{self._project}/"):
             return path[len(self._project) + 1 :]
         parts = re.split(r"[/\\]", path.rstrip("/\\"))
-        last = _package_start(path, parts)
+        last = _package_start_index(path, parts)
         folder = "/".join(parts[:last])
         tail = "/" if path.endswith("/") else ""
         return f"{self._placeholder('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
@@ -145,9 +145,9 @@ class Privacy:
         return self._placeholder("ip", address)
 
 
-def _package_start(path: str, parts: list[str]) -> int:
+def _package_start_index(path: str, parts: list[str]) -> int:
     """The index at which a package begins in a path, by its modules first: ``megatron/bridge/peft`` is not PEFT's."""
-    owner = owner_of(path)
+    owner = code_owner_of_path(path)
     if owner.owner == "clone" and owner.module:
         first, length = owner.module.partition(".")[0], owner.module.count(".") + 1
         for start in (len(parts) - length, len(parts) - length - 1):

@@ -14,11 +14,11 @@ from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from gonogo.evidence.library import is_library
-from gonogo.evidence.log.code_owner import distribution_of, owner_of
+from gonogo.evidence.library import is_library_path
+from gonogo.evidence.log.code_owner import code_owner_of_path, distribution_of
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
-from gonogo.evidence.paths import is_file, opened
+from gonogo.evidence.paths import is_file, open_for_reading
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 
@@ -68,13 +68,13 @@ def source_around(
 def _most_important_frames(log: FailureLog) -> Iterator[LogFrame]:
     from gonogo.evidence.log.role import Role
 
-    errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
+    errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.truncated_errors) if error.role is Role.ROOT]
     for error in list(errors)[:3]:
         frames = [frame for frame in error.all_frames if frame.line]
         if not frames:
             continue
         yield frames[-1]
-        own = next((frame for frame in reversed(frames) if not is_library(frame.path)), None)
+        own = next((frame for frame in reversed(frames) if not is_library_path(frame.path)), None)
         if own is not None:
             yield own
         yield from reversed(frames[-4:-1])
@@ -88,7 +88,7 @@ def _frame_excerpt(
         return _package_excerpt(frame, packaged[1].replace("\\", "/"), log, released)
     source = _file_of(frame.path, files)
     shown = _excerpt_around(frame, source.text, _FROM_RUN) if source is not None else None
-    if shown is None and (owner := owner_of(frame.path)).owner == "clone" and owner.module:
+    if shown is None and (owner := code_owner_of_path(frame.path)).owner == "clone" and owner.module:
         # A framework run from a clone: the release installed here may have the same lines.
         relative = owner.module.replace(".", "/") + ("/__init__.py" if frame.path.endswith("__init__.py") else ".py")
         shown = _package_excerpt(frame, relative, log, released)
@@ -99,7 +99,7 @@ def _package_excerpt(
     frame: LogFrame, relative_path: str, log: FailureLog, released: Mapping[str, str]
 ) -> SourceExcerpt | None:
     """The lines around a frame in a package's file, given by its path below site-packages."""
-    package, version = _distribution(relative_path)
+    package, version = _distribution_and_version(relative_path)
     told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
     if relative_path in released:
         return _excerpt_around(frame, released[relative_path], Text(f"{package} {told}", f"{package} {told}"))
@@ -133,7 +133,7 @@ def _excerpt_around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt |
     if at is None:
         return None
     first, last = max(at - _BEFORE, 1), min(at + _AFTER, len(lines))
-    numbers = [*_signature(frame, lines, first), *range(first, last + 1)]
+    numbers = [*_signature_lines(frame, lines, first), *range(first, last + 1)]
     return SourceExcerpt(
         frame, origin, tuple((number, lines[number - 1].rstrip()[:_MAX_LINE_LENGTH]) for number in numbers), at
     )
@@ -150,7 +150,7 @@ def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
     return min(same, key=lambda number: abs(number - frame.line), default=None) if len(code) > 12 else None
 
 
-def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
+def _signature_lines(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
     """The line numbers of the function's signature, if it is above the excerpt."""
     name = frame.function.rpartition(".")[2]
     if not name.isidentifier():
@@ -165,7 +165,7 @@ def _signature(frame: LogFrame, lines: list[str], first_line: int) -> list[int]:
     return list(range(start, end + 1))
 
 
-def _distribution(relative_path: str) -> tuple[str, str | None]:
+def _distribution_and_version(relative_path: str) -> tuple[str, str | None]:
     """The distribution of a path below site-packages (ms-swift for swift/…), and its version if installed here."""
     module = relative_path.removesuffix(".py").replace("/", ".")
     top = module.partition(".")[0]
@@ -179,6 +179,7 @@ def _distribution(relative_path: str) -> tuple[str, str | None]:
 
 
 def _installed_version(distribution: str) -> str | None:
+    """The version of a distribution that is installed here, or None."""
     try:
         return metadata.version(distribution)
     except (metadata.PackageNotFoundError, ValueError):
@@ -203,7 +204,7 @@ def _read_text(path: Path) -> str | None:
     if not is_file(path):
         return None
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError:
         return None

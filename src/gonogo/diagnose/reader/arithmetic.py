@@ -20,20 +20,20 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-def computed(expression: str) -> tuple[float, list[float]] | None:
-    """The value and the numbers of an expression with + - * / // % ** and parentheses; None for anything else."""
+def evaluate_arithmetic(expression: str) -> tuple[float, list[float]] | None:
+    """The value and the numbers of an expression with + - * / // % ** and parentheses; None for others."""
     text = expression.strip().replace("×", "*").replace("÷", "/").replace("^", "**").replace(" mod ", " % ")
     if not text or len(text) > _MAX_LENGTH:
         return None
     numbers: list[float] = []
     try:
-        value = _evaluate_expression(ast.parse(text.replace(",", ""), mode="eval").body, numbers)
+        value = _evaluate_node(ast.parse(text.replace(",", ""), mode="eval").body, numbers)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
     return (value, numbers) if math.isfinite(value) else None
 
 
-def _evaluate_expression(node: ast.expr, numbers: list[float]) -> float:
+def _evaluate_node(node: ast.expr, numbers: list[float]) -> float:
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         value = float(node.value) if isinstance(node.value, float) else node.value
         assert isinstance(value, (int, float))
@@ -42,10 +42,10 @@ def _evaluate_expression(node: ast.expr, numbers: list[float]) -> float:
         numbers.append(value)
         return value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        value = _evaluate_expression(node.operand, numbers)
+        value = _evaluate_node(node.operand, numbers)
         return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp):
-        left, right = _evaluate_expression(node.left, numbers), _evaluate_expression(node.right, numbers)
+        left, right = _evaluate_node(node.left, numbers), _evaluate_node(node.right, numbers)
         if isinstance(node.op, ast.Pow):
             if not 0 <= right <= _MAX_POWER or abs(left) > 1e6:
                 raise ValueError

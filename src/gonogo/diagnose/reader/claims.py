@@ -11,9 +11,9 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.diagnose.pack.pack import ReaderPack
-from gonogo.diagnose.reader.arithmetic import computed
+from gonogo.diagnose.reader.arithmetic import evaluate_arithmetic
 from gonogo.diagnose.reader.model_answer import ClaimedPlace, ModelAnswer, NumberClaim, VersionClaim
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text, translated
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
@@ -29,35 +29,37 @@ _ROUNDING_TOLERANCE = 0.005
 _MIN_CHECKED_NUMBER = 100
 """Smaller numbers don't have to occur in the log: ranks, powers, percentages."""
 
-_QUOTE_FOUND = translated("it is in the log")
-_QUOTE_NOT_FOUND = translated("it is not in the log")
-_TOO_SHORT = translated("too short to show anything")
-_LINE_EXISTS = translated("there is such a line")
-_LINE_DOES_NOT_EXIST = translated("there is no such line in the logs or files")
-_VERSION_CONFIRMED = translated("the log says so")
-_OTHER_VERSION_LOGGED = translated("the log says {version}")
+_QUOTE_FOUND = translated("the quote is in the log")
+_QUOTE_NOT_FOUND = translated("the quote is not in the log")
+_TOO_SHORT = translated("the quote is too short to show anything")
+_LINE_EXISTS = translated("the logs or files have this line")
+_LINE_DOES_NOT_EXIST = translated("no log or file has this line")
+_VERSION_CONFIRMED = translated("the log states this version")
+_OTHER_VERSION_LOGGED = translated("the log states version {version}")
 _VERSION_NOT_LOGGED = translated("the log does not show its version")
-_NOT_A_VERSION = translated("it is not a version")
+_NOT_A_VERSION = translated("this is not a version number")
 _SATISFIES = translated("{version} does satisfy {needs}")
-_VIOLATES = translated("the log says so, and it does not satisfy {needs}")
-_VALUE_CONFIRMED = translated("computed again")
-_OTHER_VALUE = translated("it comes to {value}")
-_NOT_ARITHMETIC = translated("it is not plain arithmetic")
-_NO_NUMBER_FROM_LOG = translated("none of its numbers is in the log")
+_VIOLATES = translated("the log states this version, and it does not satisfy {needs}")
+_VALUE_CONFIRMED = translated("the calculation is correct")
+_OTHER_VALUE = translated("the expression comes to {value}")
+_NOT_ARITHMETIC = translated("the expression is not plain arithmetic")
+_NO_NUMBER_FROM_LOG = translated("none of the expression's numbers is in the log")
 _NUMBER_NOT_IN_LOG = translated("{number} does not appear in the log")
 
 
-def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
-    """All claims of an answer, with whether each holds and why."""
+def check_claims(
+    answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack
+) -> tuple[CheckedClaim, ...]:
+    """All claims of a model's answer, with whether each holds and why."""
     evidence = _PrivateEvidence(log, files, pack)
-    return tuple(_claims(answer, evidence))
+    return tuple(_check_distinct_claims(answer, evidence))
 
 
 class _PrivateEvidence:
     """The log and the run's files, with private names replaced as in the pack that the model saw."""
 
     def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
-        say = pack.privacy.text
+        say = pack.privacy.redact_text
         texts = [say(line.text) for line in log.lines]
         setup = log.setup
         texts += [say(text) for text in (setup.launch, setup.deepspeed_config_text, setup.script) if text]
@@ -69,13 +71,13 @@ class _PrivateEvidence:
         self.versions = setup.version_texts
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
         self.places = {(say(line.path), line.number) for line in log.lines}
-        for error in (*log.errors, *log.cut):
-            self.places |= {(pack.privacy.path(frame.path), frame.line) for frame in error.all_frames}
+        for error in (*log.errors, *log.truncated_errors):
+            self.places |= {(pack.privacy.redact_path(frame.path), frame.line) for frame in error.all_frames}
         for path, source in files.sources.items():
             self.lines[path] = source.text.count("\n") + 1
 
 
-def _claims(answer: ModelAnswer, evidence: _PrivateEvidence) -> Iterator[CheckedClaim]:
+def _check_distinct_claims(answer: ModelAnswer, evidence: _PrivateEvidence) -> Iterator[CheckedClaim]:
     """Check each distinct claim once, since repeating it proves nothing."""
     for quote in dict.fromkeys(answer.quotes):
         yield _check_quote(quote, evidence)
@@ -139,7 +141,7 @@ def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedCl
     def rejected_claim(reason: Text) -> CheckedClaim:
         return CheckedClaim("version", said[:200], False, reason)
 
-    name, has = canonical(claim.package), claim.has.strip().lstrip("v=")
+    name, has = canonical_package_name(claim.package), claim.has.strip().lstrip("v=")
     try:
         version = Version(has)
     except InvalidVersion:
@@ -179,7 +181,7 @@ def _contains_number(number: float, digits: str) -> bool:
 
 def _check_number(claim: NumberClaim, evidence: _PrivateEvidence) -> CheckedClaim:
     said = f"{claim.expression} = {claim.equals:g}"[:200]
-    found = computed(claim.expression)
+    found = evaluate_arithmetic(claim.expression)
     if found is None:
         return CheckedClaim("number", said, False, _NOT_ARITHMETIC)
     value, numbers = found

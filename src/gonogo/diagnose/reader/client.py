@@ -23,7 +23,7 @@ _NO_KEY = translated("--reader {model}: set OPENAI_API_KEY, or name a server of 
 _LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
-class NoAnswer(Exception):
+class NoAnswerError(Exception):
     """The model gave no answer; ``why`` is the message."""
 
     def __init__(self, reason: Text) -> None:
@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 @dataclass(frozen=True)
 class ModelServer:
-    """A server to ask. If ``url`` is None, OPENAI_BASE_URL or the client's default is used."""
+    """An OpenAI-compatible server. If ``url`` is None, OPENAI_BASE_URL or the client's default is used."""
 
     model: str
     url: str | None = None
@@ -49,7 +49,7 @@ class ModelServer:
         """The server's host name, as shown in reports."""
         return urlsplit(self.address).hostname or "?"
 
-    def check(self) -> None:
+    def require_usable(self) -> None:
         """Raise UserError if the server can't be asked: no client installed, an invalid address, or no key."""
         parts = _split_url(self.address)
         if parts is None or parts[0] not in ("http", "https") or not parts[1]:
@@ -63,28 +63,28 @@ class ModelServer:
         if self.url is None and not os.environ.get("OPENAI_API_KEY"):
             raise UserError(_NO_KEY.format(model=self.model))
 
-    def _key(self) -> str:
+    def _api_key(self) -> str:
         """OPENAI_API_KEY, but never sent unencrypted over a network."""
         parts = urlsplit(self.address)
         safe = parts.scheme == "https" or (parts.hostname or "") in _LOCAL_HOSTS
         return (os.environ.get("OPENAI_API_KEY") if safe else None) or "none"
 
     def ask(self, evidence: str) -> str:
-        """The model's answer to the evidence. Raises NoAnswer."""
+        """The model's answer to the evidence. Raises NoAnswerError."""
         messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": evidence}]
         strict = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
         whole = {"response_format": strict, "max_tokens": _MAX_ANSWER_TOKENS, "temperature": 0}
         ends = time.monotonic() + self.timeout
         try:
             return self._request_completion(messages, whole, ends)
-        except _SettingsRefused:  # the server or the model doesn't support these settings
+        except _SettingsRejectedError:  # the server or the model doesn't support these settings
             return self._request_completion(messages, {}, ends)
 
     def _request_completion(self, messages: list[dict[str, str]], settings: dict[str, Any], deadline: float) -> str:
         import openai
 
         left = max(deadline - time.monotonic(), 0.1)
-        client = openai.OpenAI(api_key=self._key(), base_url=self.address, timeout=left, max_retries=0)
+        client = openai.OpenAI(api_key=self._api_key(), base_url=self.address, timeout=left, max_retries=0)
         try:
             with client.chat.completions.with_streaming_response.create(
                 model=self.model, messages=messages, stream=False, **settings
@@ -93,31 +93,31 @@ class ModelServer:
                 for part in response.iter_bytes():
                     data += part
                     if len(data) > _MAX_BYTES:
-                        raise NoAnswer(translated("its answer is longer than 1 MiB"))
+                        raise NoAnswerError(translated("the server's answer is longer than 1 MiB"))
                     if time.monotonic() > deadline:
-                        raise NoAnswer(_timeout_message(self.timeout))
+                        raise NoAnswerError(_timeout_message(self.timeout))
         except openai.APITimeoutError:
-            raise NoAnswer(_timeout_message(self.timeout)) from None
+            raise NoAnswerError(_timeout_message(self.timeout)) from None
         except openai.APIStatusError as error:
             if error.status_code in (400, 422) and settings:
-                raise _SettingsRefused from None
-            raise NoAnswer(_refusal_message(error.status_code, self.model, _error_message(error))) from None
+                raise _SettingsRejectedError from None
+            raise NoAnswerError(_refusal_message(error.status_code, self.model, _error_message(error))) from None
         except (openai.APIError, OSError, ValueError) as error:
-            raise NoAnswer(
+            raise NoAnswerError(
                 translated("{host} can't be reached: {why}").format(host=self.host, why=_root_cause_message(error))
             ) from None
         except Exception as error:  # the client's HTTP library may raise errors of its own while reading
-            if isinstance(error, NoAnswer):
+            if isinstance(error, NoAnswerError):
                 raise
             why = _timeout_message(self.timeout) if "timeout" in type(error).__name__.lower() else None
-            raise NoAnswer(
+            raise NoAnswerError(
                 why or translated("the connection broke: {why}").format(why=_root_cause_message(error))
             ) from None
         return _completion_text(bytes(data))
 
 
-class _SettingsRefused(Exception):
-    """The server rejects the settings of a request."""
+class _SettingsRejectedError(Exception):
+    """The server rejects the settings of a request (response format, temperature)."""
 
 
 def _split_url(url: str) -> tuple[str, str | None] | None:
@@ -130,7 +130,7 @@ def _split_url(url: str) -> tuple[str, str | None] | None:
 
 
 def _timeout_message(seconds: float) -> Text:
-    return translated("no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
+    return translated("the server gave no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
 
 
 def _refusal_message(status: int, model: str, server_message: str) -> Text:
@@ -154,22 +154,22 @@ def _root_cause_message(error: BaseException) -> str:
     return redact(" ".join(str(inner).split()))[:200] or type(inner).__name__
 
 
-_NO_COMPLETION = translated("its response does not follow this protocol")
+_NO_COMPLETION = translated("the server's response does not follow OpenAI's chat protocol")
 
 
 def _completion_text(data: bytes) -> str:
-    """The text of a completion. Raises NoAnswer for a refusal or an invalid completion."""
+    """The text of a completion. Raises NoAnswerError for a refusal or an invalid completion."""
     try:
         choice = json.loads(data)["choices"][0]
         message = choice["message"]
         content, refusal = message.get("content"), message.get("refusal")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise NoAnswer(_NO_COMPLETION) from None
+        raise NoAnswerError(_NO_COMPLETION) from None
     if isinstance(refusal, str) and refusal.strip():
         said = " ".join(refusal.split())[:200]
-        raise NoAnswer(translated("the model refuses: {said}").format(said=said))
+        raise NoAnswerError(translated("the model refuses: {said}").format(said=said))
     if choice.get("finish_reason") == "content_filter":
-        raise NoAnswer(translated("the server's filter stopped the answer"))
+        raise NoAnswerError(translated("the server's filter stopped the answer"))
     if not isinstance(content, str) or not content.strip():
-        raise NoAnswer(translated("the answer is empty"))
+        raise NoAnswerError(translated("the answer is empty"))
     return content

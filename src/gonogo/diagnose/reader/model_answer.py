@@ -19,14 +19,14 @@ KINDS = ("argument", "deepspeed", "variable", "release", "python", "none")
 
 
 class ClaimedPlace(msgspec.Struct, frozen=True):
-    """A line of a log or a file, by the path used in the evidence."""
+    """A model's claim about a line of a log or a file, by the path used in the evidence."""
 
     path: str
     line: int
 
 
 class VersionClaim(msgspec.Struct, frozen=True):
-    """The run used this release of a package; ``needs`` is the required specifier, or empty."""
+    """A model's claim that the run used this release of a package; ``needs`` is the required specifier, or empty."""
 
     package: str
     has: str
@@ -34,7 +34,7 @@ class VersionClaim(msgspec.Struct, frozen=True):
 
 
 class NumberClaim(msgspec.Struct, frozen=True):
-    """An arithmetic expression, and the value claimed for it."""
+    """A model's claim of the value of an arithmetic expression."""
 
     expression: str
     equals: float
@@ -64,7 +64,7 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     next_step: str = ""
 
 
-class BrokenAnswer(ValueError):
+class MalformedAnswerError(ValueError):
     """The model's text contains no JSON object with a cause."""
 
 
@@ -117,12 +117,12 @@ _THINK_PATTERN = re.compile(r"<think>.*?</think>", re.DOTALL)
 One = TypeVar("One")
 
 
-def parsed(text: str) -> ModelAnswer:
-    """The first JSON object with a cause in a model's text. Raises BrokenAnswer."""
+def parse_model_answer(text: str) -> ModelAnswer:
+    """The first JSON object with a cause in a model's text. Raises MalformedAnswerError."""
     found = _first_object(_THINK_PATTERN.sub("", text))
     cause = found.get("cause")
     if not isinstance(cause, str) or not cause.strip():
-        raise BrokenAnswer("no cause")
+        raise MalformedAnswerError("no cause")
     return ModelAnswer(
         cause=cause.strip()[:_MAX_CAUSE_LENGTH],
         quotes=tuple(quote[:_MAX_WORDS] for one in _limited_list(found, "quotes") if (quote := str(one).strip())),
@@ -155,6 +155,7 @@ def _convert_each(answer: dict[str, Any], key: str, kind: type[One]) -> Iterator
 
 
 def _first_object(text: str) -> dict[str, Any]:
+    """The first JSON object in a text. Raises MalformedAnswerError."""
     decoder = json.JSONDecoder()
     at = text.find("{")
     tries = 0
@@ -167,4 +168,4 @@ def _first_object(text: str) -> dict[str, Any]:
         if isinstance(value, dict) and "cause" in value:
             return value
         at = text.find("{", at + 1)
-    raise BrokenAnswer("no JSON object")
+    raise MalformedAnswerError("no JSON object")

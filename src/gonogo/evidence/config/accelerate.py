@@ -15,14 +15,14 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _DEFAULT_CONFIG = translated(
-    "accelerate launch has no --config_file: its settings come from this machine's default config, {path}"
+    "accelerate launch is given no --config_file, so it reads this machine's default config, {path}"
 )
 _FROM_DEFAULT_CONFIG = translated("this machine's default config")
 _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", "zero2", "zero3"})
 
 
 class AccelerateConfig(YamlFile):
-    """A config of accelerate."""
+    """A config file of Hugging Face accelerate."""
 
     @property
     def distributed_type(self) -> Field:
@@ -30,7 +30,7 @@ class AccelerateConfig(YamlFile):
         return self.get("distributed_type")
 
     @property
-    def deepspeed_on(self) -> bool | None:
+    def enables_deepspeed(self) -> bool | None:
         """Whether it enables DeepSpeed; None if unknown."""
         kind = self.distributed_type
         if kind.known:

@@ -10,16 +10,22 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup, AutoValues
-from gonogo.evidence.config.deepspeed_keys import alias_keys, children
+from gonogo.evidence.config.deepspeed_keys import alias_keys, known_child_keys
 from gonogo.evidence.document.json_edit import JsonEditor
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.document.tree import TreeNode, tree_of
+from gonogo.evidence.document.tree import TreeNode, to_tree
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, translated
 
-__all__ = ["ConfigProblem", "DeepSpeedConfig", "deepspeed_config_of", "is_deepspeed_config", "read_deepspeed_config"]
+__all__ = [
+    "ConfigProblem",
+    "DeepSpeedConfig",
+    "deepspeed_config_from_tree",
+    "is_deepspeed_config",
+    "read_deepspeed_config",
+]
 
 _UNREADABLE = translated("{name} can't be read")
 _OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})
@@ -44,20 +50,20 @@ _TYPICAL_KEYS = frozenset(
 
 
 class ConfigEditor(Protocol):
-    """Edits of the file that a config was read from."""
+    """Makes edits of the file that a config was read from."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Replace a value."""
+        """An edit that replaces a value."""
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """Remove a key with its value."""
+        """An edit that removes a key with its value."""
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Set the value of a key that may not exist yet."""
+        """An edit that sets the value of a key, which may not exist yet."""
 
 
 class DeepSpeedConfig:
-    """A DeepSpeed config.
+    """A DeepSpeed config, with the place of each value in its file.
 
     ``name`` is its path, or the framework and name of a preset; ``readable`` is False if there is no object at all;
     ``problems`` are syntax errors, and everything that could be read despite them is available.
@@ -74,7 +80,7 @@ class DeepSpeedConfig:
         editor: ConfigEditor | None = None,
         auto: AutoValues | None = None,
     ) -> None:
-        self.root = root or tree_of({})
+        self.root = root or to_tree({})
         self.readable = root is not None
         self.name = name
         self.source = source
@@ -91,7 +97,7 @@ class DeepSpeedConfig:
         if not self.readable:
             return Field.not_known(reason=_UNREADABLE.format(name=self.name))
         node = self.root
-        for key in self._written(keys):
+        for key in self._keys_as_written(keys):
             if node.members is None:
                 return node.field if node.field.unknown else Field.missing()
             if key not in node.members:
@@ -99,7 +105,7 @@ class DeepSpeedConfig:
             node = node.members[key].node
         return node.field
 
-    def _written(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+    def _keys_as_written(self, keys: tuple[str, ...]) -> tuple[str, ...]:
         """The keys by the names used in this config, since some settings of zero_optimization have aliases."""
         if len(keys) != 2 or keys[0] != "zero_optimization":
             return keys
@@ -121,8 +127,8 @@ class DeepSpeedConfig:
         return field.known and field.value == "auto"
 
     def key_place(self, *keys: str) -> Place | None:
-        """The place of the key itself."""
-        member = self.root.member(self._written(keys))
+        """The place of a key in the config's file, without its value."""
+        member = self.root.member(self._keys_as_written(keys))
         return member.key_place if member is not None else None
 
     def entries(self) -> Iterator[tuple[tuple[str, ...], Field]]:
@@ -143,8 +149,8 @@ class DeepSpeedConfig:
         number = stage.number
         return int(number) if number in (0, 1, 2, 3) else None
 
-    def offload(self, states: str) -> Field:
-        """The device of the ``"optimizer"`` states or of the ``"param"`` eters: ``"cpu"``, ``"nvme"`` or ``"none"``.
+    def offload_target(self, states: str) -> Field:
+        """Where ``"optimizer"`` states or ``"param"`` are offloaded to: ``"cpu"``, ``"nvme"`` or ``"none"``.
 
         The legacy ``cpu_offload`` keys are supported. The place is that of the value that decides.
         """
@@ -167,21 +173,22 @@ class DeepSpeedConfig:
         return Field("none")
 
     def replacing(self, *keys: str, value: Any) -> Edit:
-        """Replace a value. Raises KeyError if it doesn't exist, or is in no file that can be edited."""
-        return self._require_editor(keys).replacing(self._written(keys), value)
+        """An edit that replaces a value. Raises KeyError if it doesn't exist, or is in no file that can be edited."""
+        return self._require_editor(keys).replacing(self._keys_as_written(keys), value)
 
     def removing(self, *keys: str) -> Edit:
-        """Remove a key with its value, comma and line. Raises KeyError if it can't be removed."""
-        return self._require_editor(keys).removing(self._written(keys))
+        """An edit that removes a key with its value, comma and line. Raises KeyError if it can't be removed."""
+        return self._require_editor(keys).removing(self._keys_as_written(keys))
 
     def inserting(self, *keys: str, value: Any) -> Edit:
-        """Set a key's value, indented like its neighbours; missing objects are created, an old value is replaced.
+        """An edit that sets a key's value, indented like its neighbours; missing objects are created.
 
         Raises KeyError if one of the parents exists and is not an object.
         """
-        return self._require_editor(keys).inserting(self._written(keys), value)
+        return self._require_editor(keys).inserting(self._keys_as_written(keys), value)
 
     def _require_editor(self, keys: tuple[str, ...]) -> ConfigEditor:
+        """The config's editor. Raises KeyError if the config is in no file that can be edited."""
         if self._editor is None:
             raise KeyError(keys)
         return self._editor
@@ -220,7 +227,7 @@ def read_deepspeed_config(
     )
 
 
-def deepspeed_config_of(
+def deepspeed_config_from_tree(
     tree: TreeNode | Mapping[str, Any],
     *,
     name: str,
@@ -229,8 +236,8 @@ def deepspeed_config_of(
     editor: ConfigEditor | None = None,
     auto: AutoValues | None = None,
 ) -> DeepSpeedConfig:
-    """A config from a tree of another format, or from a plain mapping."""
-    root = tree if isinstance(tree, TreeNode) else tree_of(tree)
+    """A DeepSpeed config from parsed values: a tree with places, or a plain mapping."""
+    root = tree if isinstance(tree, TreeNode) else to_tree(tree)
     return DeepSpeedConfig(root, name=name, source=source, preset=preset, editor=editor, auto=auto)
 
 
@@ -246,4 +253,4 @@ def is_deepspeed_config(source: SourceFile) -> bool:
     if names & _DISTINCTIVE_KEYS:
         return True
     # Files of training arguments share some of these keys ("bf16": true, "optimizer": "lion"), but most are others.
-    return len(names & _TYPICAL_KEYS) >= 3 and 2 * len(names & children().keys()) > len(names)
+    return len(names & _TYPICAL_KEYS) >= 3 and 2 * len(names & known_child_keys().keys()) > len(names)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gonogo.evidence.config.deepspeed_keys import known
+from gonogo.evidence.config.deepspeed_keys import find_key_info
 from gonogo.evidence.config.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
@@ -45,14 +45,14 @@ class AccelerateSettings(Protocol):
 
 _BOOLEAN_ARGUMENTS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
-_FROM_ARGUMENTS = translated("filled in from the training arguments: {names}")
-_FROM_ACCELERATE = translated("filled in from accelerate's configuration: {names}")
-_FROM_HIDDEN_SIZE = translated("filled in from the model's hidden size {size}")
+_FROM_ARGUMENTS = translated('"auto" is filled in from the training arguments: {names}')
+_FROM_ACCELERATE = translated('"auto" is filled in from accelerate\'s configuration: {names}')
+_FROM_HIDDEN_SIZE = translated('"auto" is computed from the model\'s hidden size {size}')
 _ARGUMENT_UNKNOWN = translated('"auto" is filled in from {names}, which is not known here')
 _HIDDEN_SIZE_UNKNOWN = translated('"auto" takes its value from the model\'s hidden size, which is not known here')
 _STEPS_UNKNOWN = translated('"auto" takes its value from the number of training steps, which depends on the data')
-_AUTO_NOT_FILLED_IN = translated('neither transformers nor accelerate fills in an "auto" here')
-_AUTO_IGNORED = translated('DeepSpeed ignores "auto" here and uses its default')
+_AUTO_NOT_FILLED_IN = translated('neither transformers nor accelerate fills in "auto" for this key')
+_AUTO_IGNORED = translated('DeepSpeed ignores "auto" for this key and uses its own default')
 _ARGUMENTS_UNKNOWN = translated('"auto" is filled in from the training arguments, which are not known here')
 
 
@@ -104,18 +104,19 @@ class AutoValues:
             found = source(self)
         elif self._accelerate is not None and keys in _ACCELERATE_KEYS:
             found = self._value_from_accelerate(keys)
-        elif not self.fills_in(keys):
+        elif not self.is_filled_in(keys):
             found = _deepspeed_default(keys)
         return msgspec.structs.replace(found, place=place)
 
     @staticmethod
-    def fills_in(keys: Keys) -> bool:
+    def is_filled_in(keys: Keys) -> bool:
         """Whether transformers or accelerate fills in an ``"auto"`` under the keys."""
         return keys in _ARGUMENT_KEYS or keys in _HIDDEN_SIZE_KEYS or keys in _ACCELERATE_KEYS
 
     # transformers ---------------------------------------------------------------------------------------------------
 
     def _training_argument(self, name: str) -> Field:
+        """The value of a training argument, or its default in transformers."""
         if self._arguments is None:
             return Field.not_known(reason=_ARGUMENTS_UNKNOWN)
         field = self._arguments.get(name)
@@ -129,11 +130,13 @@ class AutoValues:
             else Field.not_known(reason=_unknown_argument_text(name))
         )
 
-    def _argument_value(self, name: str) -> Field:
+    def _training_argument_with_reason(self, name: str) -> Field:
+        """The same, with the reason that a report gives for the value."""
         field = self._training_argument(name)
         return Field(field.value, reason=_FROM_ARGUMENTS.format(names=name)) if field.known else field
 
-    def _any_true(self, *names: str) -> Field:
+    def _is_any_argument_true(self, *names: str) -> Field:
+        """Whether any of these boolean training arguments is true, as a Field."""
         fields = [self._training_argument(name) for name in names]
         if any(field.value is True for field in fields) or all(field.known for field in fields):
             value = any(field.value is True for field in fields)
@@ -147,7 +150,7 @@ class AutoValues:
         names = ("half_precision_backend", "fp16_backend")
         backends = [self._arguments.get(name) for name in names]
         if any(field.value == "apex" for field in backends):
-            return self._any_true("fp16", "fp16_full_eval")
+            return self._is_any_argument_true("fp16", "fp16_full_eval")
         return (
             Field(False)
             if not any(field.unknown for field in backends)
@@ -189,6 +192,7 @@ class AutoValues:
         return Field(-int(-total.value * share // 1), reason=_FROM_ARGUMENTS.format(names="warmup_ratio × max_steps"))
 
     def _total_steps(self) -> Field:
+        """The scheduler's number of training steps: ``max_steps`` if it is given, else unknown."""
         steps = self._training_argument("max_steps")
         if steps.known and steps.value > 0:
             return Field(int(steps.value), reason=_FROM_ARGUMENTS.format(names="max_steps"))
@@ -231,7 +235,7 @@ class AutoValues:
 def _deepspeed_default(keys: Keys) -> Field:
     """The value of an unresolved ``"auto"``: DeepSpeed's pydantic models drop it, other code takes it literally."""
 
-    parent, info = known(keys[:-1]), known(keys)
+    parent, info = find_key_info(keys[:-1]), find_key_info(keys)
     if parent is None or not parent.closed or info is None:
         return Field.not_known(reason=_AUTO_NOT_FILLED_IN)
     if info.default is None or info.default == "auto":
@@ -243,26 +247,27 @@ def _unknown_argument_text(names: str) -> Text:
     return _ARGUMENT_UNKNOWN.format(names=names)
 
 
-def _argument_reader(name: str) -> Callable[[AutoValues], Field]:
-    return lambda values: values._argument_value(name)
+def _resolver_for_argument(name: str) -> Callable[[AutoValues], Field]:
+    """A resolver of ``"auto"`` that returns the training argument of this name."""
+    return lambda values: values._training_argument_with_reason(name)
 
 
 _ARGUMENT_KEYS: Mapping[Keys, Callable[[AutoValues], Field]] = {
-    ("train_micro_batch_size_per_gpu",): _argument_reader("per_device_train_batch_size"),
-    ("gradient_accumulation_steps",): _argument_reader("gradient_accumulation_steps"),
+    ("train_micro_batch_size_per_gpu",): _resolver_for_argument("per_device_train_batch_size"),
+    ("gradient_accumulation_steps",): _resolver_for_argument("gradient_accumulation_steps"),
     ("train_batch_size",): AutoValues._train_batch_size,
-    ("gradient_clipping",): _argument_reader("max_grad_norm"),
-    ("optimizer", "params", "lr"): _argument_reader("learning_rate"),
+    ("gradient_clipping",): _resolver_for_argument("max_grad_norm"),
+    ("optimizer", "params", "lr"): _resolver_for_argument("learning_rate"),
     ("optimizer", "params", "betas"): AutoValues._adam_betas,
-    ("optimizer", "params", "eps"): _argument_reader("adam_epsilon"),
-    ("optimizer", "params", "weight_decay"): _argument_reader("weight_decay"),
+    ("optimizer", "params", "eps"): _resolver_for_argument("adam_epsilon"),
+    ("optimizer", "params", "weight_decay"): _resolver_for_argument("weight_decay"),
     ("scheduler", "params", "warmup_min_lr"): lambda _: Field(0),
-    ("scheduler", "params", "warmup_max_lr"): _argument_reader("learning_rate"),
+    ("scheduler", "params", "warmup_max_lr"): _resolver_for_argument("learning_rate"),
     ("scheduler", "params", "total_num_steps"): AutoValues._total_steps,
     ("scheduler", "params", "warmup_num_steps"): AutoValues._warmup_steps,
-    ("checkpoint", "use_node_local_storage"): _argument_reader("save_on_each_node"),
-    ("fp16", "enabled"): lambda values: values._any_true("fp16", "fp16_full_eval"),
-    ("bf16", "enabled"): lambda values: values._any_true("bf16", "bf16_full_eval"),
+    ("checkpoint", "use_node_local_storage"): _resolver_for_argument("save_on_each_node"),
+    ("fp16", "enabled"): lambda values: values._is_any_argument_true("fp16", "fp16_full_eval"),
+    ("bf16", "enabled"): lambda values: values._is_any_argument_true("bf16", "bf16_full_eval"),
     ("amp", "enabled"): AutoValues._amp_enabled,
 }
 

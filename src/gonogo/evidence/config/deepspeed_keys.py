@@ -22,7 +22,7 @@ _MIN_CONTAINED_NAME_LENGTH = 8
 
 
 class KeyInfo(msgspec.Struct, frozen=True):
-    """The known facts about a key."""
+    """What is known about a DeepSpeed config key: its type, default, releases, and the keys below it."""
 
     type: str = "any"
     """``bool``, ``int``, ``float``, ``str``, ``list``, ``object``, or ``any`` if DeepSpeed doesn't check it."""
@@ -70,7 +70,7 @@ def _load_table() -> _DeepSpeedKeysTable:
 _FREE_KEY = KeyInfo(free=True)
 
 
-def known(keys: Sequence[str]) -> KeyInfo | None:
+def find_key_info(keys: Sequence[str]) -> KeyInfo | None:
     """The facts about a key; None if no sampled release has it.
 
     All keys are known within objects not defined by DeepSpeed (a custom optimizer's parameters).
@@ -85,38 +85,38 @@ def known(keys: Sequence[str]) -> KeyInfo | None:
     return info
 
 
-def children(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
+def known_child_keys(keys: Sequence[str] = ()) -> Mapping[str, KeyInfo]:
     """The known keys of an object; without arguments, those of the top level."""
     if not keys:
         return _load_table().keys
-    info = known(keys)
+    info = find_key_info(keys)
     return info.children if info is not None else {}
 
 
 @cache
 def alias_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Other names of the same value in DeepSpeed: without ``stage3_``, or from before a renaming."""
-    info = known(keys)
+    info = find_key_info(keys)
     if info is None or info.free:
         return ()
     return tuple(
         name
-        for name, other in children(keys[:-1]).items()
+        for name, other in known_child_keys(keys[:-1]).items()
         if other.same_as == keys[-1] or (other.replacement == keys[-1] and other.type == info.type)
     )
 
 
-def releases() -> tuple[str, ...]:
-    """The sampled releases, the oldest first."""
+def sampled_releases() -> tuple[str, ...]:
+    """The DeepSpeed releases whose config keys are in the table, the oldest first."""
     return _load_table().releases
 
 
-def optimizers() -> Mapping[str, KeyInfo]:
+def builtin_optimizers() -> Mapping[str, KeyInfo]:
     """DeepSpeed's own optimizers, by their lower-case names."""
     return _load_table().optimizers
 
 
-def schedulers() -> Mapping[str, KeyInfo]:
+def builtin_schedulers() -> Mapping[str, KeyInfo]:
     """DeepSpeed's learning-rate schedulers by name."""
     return _load_table().schedulers
 
@@ -126,7 +126,7 @@ def is_comment_key(name: str) -> bool:
     return name.startswith(("_", "//", "#", "$")) or name.lower().strip() in ("comment", "comments", "note", "notes")
 
 
-def nearest(keys: Sequence[str]) -> str | None:
+def nearest_known_key(keys: Sequence[str]) -> str | None:
     """The dotted path of the known key that was most likely meant, or None.
 
     That is a similar name in the same object, or the same name in another one: ``stage`` alone belongs to
@@ -159,7 +159,7 @@ def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapp
     """The dotted paths of recommendable keys by name: those in the given object, and those in others."""
     here = {
         _normalize_key(name): ".".join((*parent, name))
-        for name, info in children(parent).items()
+        for name, info in known_child_keys(parent).items()
         if _is_recommended(info)
     }
     elsewhere: dict[str, list[str]] = {}
@@ -170,6 +170,7 @@ def _recommended_paths(parent: tuple[str, ...]) -> tuple[Mapping[str, str], Mapp
 
 
 def _normalize_key(name: str) -> str:
+    """A key without case and punctuation, for finding similar ones."""
     return name.strip().lower().replace("-", "_").replace(" ", "_")
 
 
@@ -188,6 +189,7 @@ def _all_keys() -> Iterator[tuple[tuple[str, ...], KeyInfo]]:
 
 
 def _most_similar(key: str, names: Mapping[str, str], min_ratio: float) -> str | None:
+    """The path of the name most similar to a key, if the similarity is at least ``min_ratio``."""
     from difflib import get_close_matches
 
     found = get_close_matches(key[:100], names, n=1, cutoff=min_ratio)

@@ -64,7 +64,7 @@ def _preset_path(framework: str, name: str, version: Version | None) -> Path | N
         stem = name.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".json")
     else:
         stem = _OLDER_NAMES.get(name, name) if version is None or version.major < 3 else name
-    releases = _releases(framework)
+    releases = _preset_folders(framework)
     if version is not None:
         releases = tuple(folder for folder in releases if _parse_version(folder.name) <= version)
     elif name in _OLDER_NAMES:
@@ -76,7 +76,7 @@ def _preset_path(framework: str, name: str, version: Version | None) -> Path | N
 
 
 @cache
-def _releases(framework: str) -> tuple[Path, ...]:
+def _preset_folders(framework: str) -> tuple[Path, ...]:
     """A framework's preset folders, the oldest first."""
     if framework not in _FRAMEWORK_TITLES:
         return ()

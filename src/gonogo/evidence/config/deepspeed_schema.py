@@ -9,7 +9,13 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, optimizers, releases, schedulers
+from gonogo.evidence.config.deepspeed_keys import (
+    KeyInfo,
+    builtin_optimizers,
+    builtin_schedulers,
+    known_child_keys,
+    sampled_releases,
+)
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -25,9 +31,9 @@ _BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", 
 _AUTO_VALUE_SCHEMA = {"const": "auto", "description": "transformers and accelerate fill it in"}
 
 
-def release_of(text: str | None) -> str:
+def validate_deepspeed_version(text: str | None) -> str:
     """Validate a DeepSpeed version; None gives the newest release in the tables. Raises UserError."""
-    newest, oldest = releases()[-1], releases()[0]
+    newest, oldest = sampled_releases()[-1], sampled_releases()[0]
     if text is None:
         return newest
     try:
@@ -52,13 +58,13 @@ def config_schema(release: str, language: str) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": f"DeepSpeed {release}",
         "type": "object",
-        "properties": _property_schemas(children(), Version(release), "", language),
+        "properties": _property_schemas(known_child_keys(), Version(release), "", language),
     }
 
 
-def knows(info: KeyInfo, release: Version) -> bool:
-    """Whether a release has the key. Between two sampled releases, it counts as present if either of them has it."""
-    sampled = [Version(one) for one in releases()]
+def release_has_key(info: KeyInfo, release: Version) -> bool:
+    """Whether a DeepSpeed release has a key; between two sampled releases, if either of them has it."""
+    sampled = [Version(one) for one in sampled_releases()]
     if info.since and release <= max((one for one in sampled if one < Version(info.since)), default=release):
         return False
     if info.until and release >= min((one for one in sampled if one > Version(info.until)), default=release):
@@ -66,7 +72,7 @@ def knows(info: KeyInfo, release: Version) -> bool:
     return release not in {Version(one) for one in info.absent}
 
 
-def meaning(path: str, language: str) -> str:
+def key_meaning(path: str, language: str) -> str:
     """The purpose of a key (``zero_optimization.stage``); empty if the table has none."""
     said = _load_meanings().get(path)
     return "" if said is None else said[language if language == "zh" else "en"]
@@ -83,18 +89,22 @@ def default_in_release(info: KeyInfo, release: Version) -> Any:
 
 def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> str:
     """A description of a key: its meaning, default, releases and replacement."""
-    said = [meaning(path, language)]
+    said = [key_meaning(path, language)]
     default = default_in_release(info, release)
     if default is not None:
         said.append(_format_in_language(translated("Default: {value}."), language, value=json.dumps(default)))
     if info.since:
-        said.append(_format_in_language(translated("Since DeepSpeed {version}."), language, version=info.since))
+        said.append(
+            _format_in_language(translated("Available since DeepSpeed {version}."), language, version=info.since)
+        )
     if info.until:
-        said.append(_format_in_language(translated("Until {version}."), language, version=info.until))
+        said.append(
+            _format_in_language(translated("Available until DeepSpeed {version}."), language, version=info.until)
+        )
     if info.deprecated:
         said.append(_format_in_language(translated("Deprecated."), language))
     if info.replacement:
-        said.append(_format_in_language(translated("Write {name}."), language, name=info.replacement))
+        said.append(_format_in_language(translated("Use {name} instead."), language, name=info.replacement))
     return " ".join(one for one in said if one)
 
 
@@ -106,7 +116,7 @@ def _property_schemas(keys: Mapping[str, KeyInfo], release: Version, path: str, 
     return {
         name: _key_schema(info, release, f"{path}{name}", language)
         for name, info in keys.items()
-        if knows(info, release)
+        if release_has_key(info, release)
     }
 
 
@@ -124,8 +134,11 @@ def _key_schema(info: KeyInfo, release: Version, path: str, language: str) -> di
 
 def _value_schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     if path in ("optimizer.type", "scheduler.type"):
-        names = optimizers() if path.startswith("optimizer") else schedulers()
-        return {"type": "string", "examples": [name for name, known in names.items() if knows(known, release)]}
+        names = builtin_optimizers() if path.startswith("optimizer") else builtin_schedulers()
+        return {
+            "type": "string",
+            "examples": [name for name, known in names.items() if release_has_key(known, release)],
+        }
     if info.type == "object" or info.children:
         properties = _property_schemas(info.children, release, f"{path}.", language)
         closed = bool(info.closed) and release >= Version(info.closed) and not info.free

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, expanded, is_file, is_folder
+from gonogo.evidence.paths import expand_user, is_file, is_folder, read_bytes
 from gonogo.evidence.patterns import Pattern
 
 _MAX_CONFIG_BYTES = 4 << 20
@@ -50,8 +50,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
         found = self.config.get("architectures") if self.config is not None else None
         return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
-    def value(self, *names: str) -> Any:
-        """The first of these keys that the config or its language part (of a multimodal model) has, or None."""
+    def first_value(self, *names: str) -> Any:
+        """The first of these keys that config.json, or its text_config in a multimodal model, has; or None."""
         for part in self._config_and_subconfigs():
             for name in names:
                 if part.get(name) is not None:
@@ -63,8 +63,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
         """The hidden size from which DeepSpeed's "auto" sizes are computed; None if unknown."""
         # transformers reads config.hidden_size, then max(config.hidden_sizes), then the text config
         # (integrations/deepspeed.py, trainer_config_finalize).
-        size = self.value("hidden_size", "d_model", "n_embd")
-        if size is None and isinstance(several := self.value("hidden_sizes"), list):
+        size = self.first_value("hidden_size", "d_model", "n_embd")
+        if size is None and isinstance(several := self.first_value("hidden_sizes"), list):
             size = max((one for one in several if isinstance(one, int)), default=None)
         return size if isinstance(size, int) and not isinstance(size, bool) else None
 
@@ -85,11 +85,11 @@ class ModelConfig(msgspec.Struct, frozen=True):
         """Whether it is a mixture-of-experts model; None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS["experts"].search(self.name) else None
-        count = self.value(*_EXPERT_COUNT_KEYS)
+        count = self.first_value(*_EXPERT_COUNT_KEYS)
         return isinstance(count, int) and count > 1
 
-    def perceives(self, modality: str) -> bool | None:
-        """Whether it has a part for ``"vision"``, ``"audio"`` or ``"speech"`` (speech output); None if unknown."""
+    def supports_modality(self, modality: str) -> bool | None:
+        """Whether it handles ``"vision"``, ``"audio"`` or ``"speech"`` (speech output); None if unknown."""
         if self.config is None:
             return True if _NAME_PATTERNS[modality].search(self.name) else None
         words = {"vision": ("vision", "visual", "image"), "audio": ("audio",), "speech": ("talker", "token2wav", "tts")}
@@ -112,7 +112,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
                     yield inner
 
 
-def read_model(name: str, folder: Path) -> ModelConfig:
+def read_model_config(name: str, folder: Path) -> ModelConfig:
     """Read the model with that name or path (relative to ``folder``), from its config.json there or in the hub cache.
 
     Never raises: if the config can't be read, only the name is known.
@@ -121,7 +121,7 @@ def read_model(name: str, folder: Path) -> ModelConfig:
         try:
             if not is_file(path) or path.stat().st_size > _MAX_CONFIG_BYTES:
                 continue
-            config = json.loads(contents(path))
+            config = json.loads(read_bytes(path))
         except (OSError, ValueError, RecursionError):
             continue
         if isinstance(config, dict):
@@ -133,7 +133,7 @@ def config_paths(name: str, folder: Path) -> Iterator[Path]:
     """Possible paths of a model's config.json: in its folder (relative to ``folder``), or in the hub cache."""
     if "\0" in name or not name.strip():
         return
-    yield folder / expanded(Path(name)) / "config.json"
+    yield folder / expand_user(Path(name)) / "config.json"
     if _HUB_NAME.search(name):
         cached = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
         try:
@@ -153,6 +153,6 @@ def is_in_hub_cache(name: str) -> bool:
 def _hub_cache() -> Path:
     """The folder of huggingface_hub's cache (its constants.py: HF_HUB_CACHE, then HF_HOME)."""
     if cache := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return expanded(Path(cache))
+        return expand_user(Path(cache))
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return expanded(Path(home)) / "hub"
+    return expand_user(Path(home)) / "hub"

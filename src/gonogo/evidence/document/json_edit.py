@@ -7,7 +7,7 @@ from bisect import bisect_left
 from typing import Any
 
 from gonogo.evidence.document.json_file import JsonFile
-from gonogo.evidence.document.json_tokens import Token, tokens_of
+from gonogo.evidence.document.json_tokens import Token, tokenize
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
@@ -17,23 +17,23 @@ _BLANK = b" \t"
 
 
 class JsonEditor:
-    """Makes edits of one file. Each method raises KeyError for keys that have no place in it."""
+    """Makes edits of one JSON file. Each method raises KeyError for keys that have no place in it."""
 
     def __init__(self, file: JsonFile) -> None:
         self._file = file
         self._source: SourceFile = file.source
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Replace the value under the keys."""
+        """An edit that replaces the value under the keys."""
         member = self._require_member(keys)
         place = _place_of(member.node, keys)
-        return place.edit(self._written(value, self._indent_at(_key_place(member, keys).start)))
+        return place.edit(self._format_json(value, self._indent_at(_key_place(member, keys).start)))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """Remove the key with its value and comma, and with its line if nothing else is on it."""
+        """An edit that removes the key with its value and comma, and its line if nothing else is on it."""
         member = self._require_member(keys)
         start, end = _key_place(member, keys).start, _place_of(member.node, keys).end
-        before, after = self._token_before(start), self._token_from(end)
+        before, after = self._token_before(start), self._first_token_at_or_after(end)
         data = self._source.data
         if after is not None and after.data == b",":
             end = after.end
@@ -57,7 +57,7 @@ class JsonEditor:
         return self._source.place(start, end).edit("")
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Set the value of the keys: append a new last entry, or replace the existing value.
+        """An edit that sets the value of the keys: as a new last entry, or in place of the existing value.
 
         Missing parent objects are created.
         """
@@ -76,21 +76,21 @@ class JsonEditor:
 
     def _append_member(self, parent: TreeNode, path: tuple[str, ...], key: str, value: Any) -> Edit:
         place = _place_of(parent, path)
-        opening = self._token_from(place.start)
+        opening = self._first_token_at_or_after(place.start)
         last = self._last_member(parent)
         if opening is None or (parent.members and last is None):
             raise KeyError((*path, key))
         name = json.dumps(key, ensure_ascii=False)
         if last is None:
-            return self._insert_into_empty(place, opening, path, name, value)
+            return self._insert_into_empty_object(place, opening, path, name, value)
         first = min(one.key_place.start for one in (parent.members or {}).values() if one.key_place is not None)
         end = _place_of(last.node, (*path, key)).end
-        following = self._token_from(end)
+        following = self._first_token_at_or_after(end)
         separator = ","
         if following is not None and following.data == b",":
             separator, end = "", following.end
         if self._source.line_of(first) == self._source.line_of(place.start):
-            return self._source.place(end, end).edit(f"{separator} {name}: {self._written(value, None)}")
+            return self._source.place(end, end).edit(f"{separator} {name}: {self._format_json(value, None)}")
         indent = self._indent_at(first)
         # A comment on the last entry's line stays on it.
         rest = self._line_end(end)
@@ -99,18 +99,20 @@ class JsonEditor:
             rest, comment = end, b""
         kept = comment.decode("utf-8", "surrogateescape").rstrip()
         return self._source.place(end, rest).edit(
-            f"{separator}{kept}{self._line_break}{indent}{name}: {self._written(value, indent)}"
+            f"{separator}{kept}{self._line_break}{indent}{name}: {self._format_json(value, indent)}"
         )
 
-    def _insert_into_empty(self, place: Place, opening: Token, path: tuple[str, ...], name: str, value: Any) -> Edit:
-        closing = self._token_from(opening.end)
+    def _insert_into_empty_object(
+        self, place: Place, opening: Token, path: tuple[str, ...], name: str, value: Any
+    ) -> Edit:
+        closing = self._first_token_at_or_after(opening.end)
         end = closing.start if closing is not None and closing.data == b"}" else opening.end
         inner = self._source.data[opening.end : end]
         if path and b"\n" not in inner:
-            return self._source.place(opening.end, opening.end).edit(f"{name}: {self._written(value, None)}")
+            return self._source.place(opening.end, opening.end).edit(f"{name}: {self._format_json(value, None)}")
         outer = self._indent_at(place.start)
         indent = outer + self._indent_step
-        text = f"{self._line_break}{indent}{name}: {self._written(value, indent)}"
+        text = f"{self._line_break}{indent}{name}: {self._format_json(value, indent)}"
         if inner.strip():
             return self._source.place(opening.end, opening.end).edit(text)
         return self._source.place(opening.end, end).edit(f"{text}{self._line_break}{outer}")
@@ -128,7 +130,7 @@ class JsonEditor:
 
     # Surroundings of an offset --------------------------------------------------------------------------------------
 
-    def _token_from(self, offset: int) -> Token | None:
+    def _first_token_at_or_after(self, offset: int) -> Token | None:
         """The first token that starts at or after the offset."""
         index = bisect_left(self._file.tokens, offset, key=_start_of)
         return self._file.tokens[index] if index < len(self._file.tokens) else None
@@ -144,11 +146,13 @@ class JsonEditor:
         return end - 1 if end > offset and self._source.data[end - 1 : end] == b"\r" else end
 
     def _line_break_at(self, offset: int) -> int:
+        """The length of the line break at the offset; 0 if there is none."""
         data = self._source.data
         return 2 if data[offset : offset + 2] == b"\r\n" else 1 if data[offset : offset + 1] == b"\n" else 0
 
     @property
     def _line_break(self) -> str:
+        """The file's line break: ``\\n`` or ``\\r\\n``."""
         first = self._source.data.find(b"\n")
         return "\r\n" if first > 0 and self._source.data[first - 1 : first] == b"\r" else "\n"
 
@@ -166,13 +170,13 @@ class JsonEditor:
                 return indent
         return " " * _INDENT
 
-    def _written(self, value: Any, indent: str | None) -> str:
+    def _format_json(self, value: Any, indent: str | None) -> str:
         """A value as JSON; an object is written over several lines if ``indent``, its key's indentation, is given."""
         if not isinstance(value, dict) or not value or indent is None:
             return json.dumps(value, ensure_ascii=False)
         inner = indent + self._indent_step
         entries = (
-            f"{inner}{json.dumps(str(key), ensure_ascii=False)}: {self._written(one, inner)}"
+            f"{inner}{json.dumps(str(key), ensure_ascii=False)}: {self._format_json(one, inner)}"
             for key, one in value.items()
         )
         between = f",{self._line_break}"
@@ -197,8 +201,9 @@ def _key_place(member: Member, keys: tuple[str, ...]) -> Place:
 
 def _is_only_comment(rest: bytes) -> bool:
     """Whether the rest of a line is blank or consists of complete comments."""
-    return all(token.kind == "comment" and not _is_unclosed(token.data) for token in tokens_of(rest))
+    return all(token.kind == "comment" and not _is_unclosed(token.data) for token in tokenize(rest))
 
 
 def _is_unclosed(comment: bytes) -> bool:
+    """Whether a block comment has no end."""
     return comment.startswith(b"/*") and not comment.endswith(b"*/")

@@ -11,10 +11,10 @@ from gonogo.evidence.document.json_problems import (
     TEMPLATE_REASON,
     UNREADABLE_REASON,
     ConfigProblem,
-    problem_of,
-    shortened,
+    make_problem,
+    shorten_for_message,
 )
-from gonogo.evidence.document.json_tokens import Token, parse_scalar, tokens_of
+from gonogo.evidence.document.json_tokens import Token, parse_scalar, tokenize
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
@@ -30,7 +30,7 @@ _CLOSING_BRACKETS = {b"}": True, b"]": False}
 
 
 class JsonFile(msgspec.Struct, frozen=True):
-    """A parsed file: ``root`` is its object (None if it has none), ``problems`` are its deviations from JSON."""
+    """A parsed JSON file: ``root`` is its object (None if it has none), ``problems`` are its deviations from JSON."""
 
     source: SourceFile
     root: TreeNode | None
@@ -82,20 +82,20 @@ class _JsonReader:
         if not self.source.is_utf8:
             self.check_utf8()
         tokens: list[Token] = []
-        for count, token in enumerate(tokens_of(data, start)):
+        for count, token in enumerate(tokenize(data, start)):
             if count == _MAX_TOKENS:
-                self.problem_at("too-long", token)
+                self.add_problem_at_token("too-long", token)
                 break
             if token.kind == "comment":
                 self.add_problem("comment", token.start, token.end)
             else:
                 tokens.append(token)
         for index, token in enumerate(tokens):
-            self.take_token(token, tokens[index + 1] if index + 1 < len(tokens) else None)
+            self.consume_token(token, tokens[index + 1] if index + 1 < len(tokens) else None)
         if self.open:
             self.add_problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
             while self.open:
-                self.close(len(data))
+                self.close_container(len(data))
         elif not self.ended:
             self.add_problem("empty", start, start)
         return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
@@ -104,9 +104,9 @@ class _JsonReader:
         if len(self.problems) < _MAX_PROBLEMS:
             place = self.source.place(start, end)
             edit = place.edit(repair) if repair is not None else None
-            self.problems.append(problem_of(kind, place, repair=edit, **said))
+            self.problems.append(make_problem(kind, place, repair=edit, **said))
 
-    def problem_at(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
+    def add_problem_at_token(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
         self.add_problem(kind, token.start, token.end, repair=repair, **said)
 
     def is_first_on_line(self, token: Token) -> bool:
@@ -115,6 +115,7 @@ class _JsonReader:
         return start >= 0 and not self.source.data[start : token.start].strip()
 
     def check_utf8(self) -> None:
+        """Record a problem if the file isn't UTF-8."""
         try:
             self.source.data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -122,132 +123,132 @@ class _JsonReader:
 
     # Tokens in their context ----------------------------------------------------------------------------------------
 
-    def take_token(self, token: Token, following: Token | None) -> None:
+    def consume_token(self, token: Token, following: Token | None) -> None:
         if self.levels_left_out:
             self.levels_left_out += (token.data in (b"{", b"[")) - (token.data in (b"}", b"]"))
             return
         if not self.open:
-            self.take_top_level(token)
+            self.consume_top_level_token(token)
         elif token.kind != "mark":
-            self.take_word(token, following)
+            self.consume_word(token, following)
         elif token.data in (b"{", b"["):
-            self.take_opening(token)
+            self.consume_opening_bracket(token)
         elif token.data in _CLOSING_BRACKETS:
-            self.take_closing(token)
+            self.consume_closing_bracket(token)
         elif token.data == b",":
-            self.take_comma(token)
+            self.consume_comma(token)
         else:
-            self.take_colon(token)
+            self.consume_colon(token)
 
-    def take_top_level(self, token: Token) -> None:
+    def consume_top_level_token(self, token: Token) -> None:
         if not self.ended and token.data in (b"{", b"["):
             self.open.append(_OpenContainer(token.start, token.data == b"{"))
         elif not self.ended:
             self.ended = True
-            self.problem_at("not-an-object", token)
+            self.add_problem_at_token("not-an-object", token)
         elif not self.problems or self.problems[-1].kind not in ("extra", "not-an-object"):
-            self.problem_at("extra", token)
+            self.add_problem_at_token("extra", token)
 
-    def take_word(self, token: Token, following: Token | None) -> None:
+    def consume_word(self, token: Token, following: Token | None) -> None:
         top = self.open[-1]
         if top.state == "comma":
             is_entry = not top.is_object or (following is not None and following.data in (b":", b"="))
             if not is_entry:
-                self.problem_at("syntax", token)
+                self.add_problem_at_token("syntax", token)
                 return
-            self.problem_at("missing-comma", token, hjson=self.is_first_on_line(token))
+            self.add_problem_at_token("missing-comma", token, hjson=self.is_first_on_line(token))
             top.state, top.comma = ("key" if top.is_object else "value"), None
         if top.state == "key":
-            self.take_key(token)
+            self.consume_key(token)
         elif top.state == "colon":
             if token.data == b"=":
-                self.problem_at("syntax", token, repair=":")
+                self.add_problem_at_token("syntax", token, repair=":")
             else:
-                self.problem_at("missing-colon", token, text=top.key or "")
+                self.add_problem_at_token("missing-colon", token, text=top.key or "")
             top.state = "value"
             if token.data != b"=":
-                self.take_scalar(token)
+                self.consume_scalar(token)
         else:
-            self.take_scalar(token)
+            self.consume_scalar(token)
 
-    def take_key(self, token: Token) -> None:
+    def consume_key(self, token: Token) -> None:
         top = self.open[-1]
         scalar = parse_scalar(token)
         text = token.data.decode("utf-8", "replace")
         if token.kind in ("string", "open"):
             text = scalar.value
             if scalar.problem:
-                self.problem_at(scalar.problem, token, repair=scalar.correct)
+                self.add_problem_at_token(scalar.problem, token, repair=scalar.correct)
         else:
             kind = scalar.problem if scalar.problem in ("template", "syntax") else "unquoted-key"
-            self.problem_at(kind, token, repair=f'"{text}"' if kind == "unquoted-key" else None)
+            self.add_problem_at_token(kind, token, repair=f'"{text}"' if kind == "unquoted-key" else None)
         top.key, top.key_place, top.comma = text, self.source.place(token.start, token.end), None
         top.state = "colon"
 
-    def take_scalar(self, token: Token) -> None:
+    def consume_scalar(self, token: Token) -> None:
         scalar = parse_scalar(token)
         place = self.source.place(token.start, token.end)
         if scalar.problem:
-            self.problem_at(scalar.problem, token, repair=scalar.correct)
+            self.add_problem_at_token(scalar.problem, token, repair=scalar.correct)
         if scalar.known:
-            self.add(TreeNode(Field(scalar.value, place=place)), scalar.value)
+            self.add_value(TreeNode(Field(scalar.value, place=place)), scalar.value)
             return
         reason = TEMPLATE_REASON if scalar.problem == "template" else UNREADABLE_REASON
         said = token.data.decode("utf-8", "replace")
-        self.add(TreeNode(Field.not_known(place, reason.format(text=shortened(said)))), said)
+        self.add_value(TreeNode(Field.not_known(place, reason.format(text=shorten_for_message(said)))), said)
 
-    def take_opening(self, token: Token) -> None:
+    def consume_opening_bracket(self, token: Token) -> None:
         top = self.open[-1]
         if top.state in ("key", "comma"):
             # A value without a key: its brackets are tracked, so that the rest can be parsed.
             if top.is_object:
-                self.problem_at("syntax", token)
+                self.add_problem_at_token("syntax", token)
                 top.key = top.key_place = None
             else:
-                self.problem_at("missing-comma", token, hjson=self.is_first_on_line(token))
+                self.add_problem_at_token("missing-comma", token, hjson=self.is_first_on_line(token))
         elif top.state == "colon":
-            self.problem_at("missing-colon", token, text=top.key or "")
+            self.add_problem_at_token("missing-colon", token, text=top.key or "")
         if len(self.open) >= MAX_DEPTH:
-            self.problem_at("nesting", token)
+            self.add_problem_at_token("nesting", token)
             self.levels_left_out = 1
-            self.add(TreeNode(Field.not_known(self.source.place(token.start, token.end))), None)
+            self.add_value(TreeNode(Field.not_known(self.source.place(token.start, token.end))), None)
             return
         self.open.append(_OpenContainer(token.start, token.data == b"{"))
 
-    def take_closing(self, token: Token) -> None:
+    def consume_closing_bracket(self, token: Token) -> None:
         is_object = _CLOSING_BRACKETS[token.data]
         if not any(one.is_object is is_object for one in self.open):
-            self.problem_at("mismatched", token)
+            self.add_problem_at_token("mismatched", token)
             return
         while self.open[-1].is_object is not is_object:
             self.add_problem("unclosed", self.open[-1].start, self.open[-1].start + 1)
-            self.close(token.start)
+            self.close_container(token.start)
         top = self.open[-1]
         if top.comma is not None and top.state in ("key", "value"):
-            self.problem_at("trailing-comma", top.comma, repair="")
-        self.close(token.end)
+            self.add_problem_at_token("trailing-comma", top.comma, repair="")
+        self.close_container(token.end)
 
-    def take_comma(self, token: Token) -> None:
+    def consume_comma(self, token: Token) -> None:
         top = self.open[-1]
         if top.state == "comma":
             top.state, top.comma = ("key" if top.is_object else "value"), token
             return
         if top.is_object and top.state in ("colon", "value"):
-            self.add_without_value()
+            self.add_missing_value()
             top.state, top.comma = "key", token
         else:
-            self.problem_at("syntax", token, repair="")
+            self.add_problem_at_token("syntax", token, repair="")
 
-    def take_colon(self, token: Token) -> None:
+    def consume_colon(self, token: Token) -> None:
         top = self.open[-1]
         if top.state == "colon":
             top.state = "value"
         else:
-            self.problem_at("syntax", token)
+            self.add_problem_at_token("syntax", token)
 
     # Results -------------------------------------------------------------------------------------------------------
 
-    def add(self, node: TreeNode, plain: Any) -> None:
+    def add_value(self, node: TreeNode, plain: Any) -> None:
         """Add a value to the innermost object or array, or as the file's root."""
         if not self.open:
             self.ended = True
@@ -268,22 +269,23 @@ class _JsonReader:
             top.members[top.key] = Member(top.key_place, node)
             top.plain[top.key] = plain
 
-    def add_without_value(self) -> None:
+    def add_missing_value(self) -> None:
+        """Add an unknown value for a key that has none."""
         top = self.open[-1]
         if top.key_place is not None:
             reason = UNREADABLE_REASON.format(text="")
             self.add_problem("missing-value", top.key_place.start, top.key_place.end)
-            self.add(TreeNode(Field.not_known(top.key_place, reason)), None)
+            self.add_value(TreeNode(Field.not_known(top.key_place, reason)), None)
 
-    def close(self, end: int) -> None:
+    def close_container(self, end: int) -> None:
         """Close the innermost object or array at the offset ``end``."""
         top = self.open[-1]
         if top.is_object and top.state in ("colon", "value"):
-            self.add_without_value()
+            self.add_missing_value()
         self.open.pop()
         place = self.source.place(top.start, end)
         value: Any = top.plain if top.is_object else top.items
-        self.add(TreeNode(Field(value, place=place), top.members if top.is_object else None), value)
+        self.add_value(TreeNode(Field(value, place=place), top.members if top.is_object else None), value)
 
 
 def repairs(problems: Sequence[ConfigProblem]) -> tuple[Edit, ...]:

@@ -26,8 +26,8 @@ class ConfigProblem(msgspec.Struct, frozen=True):
     repair: Edit | None = None
 
 
-TEMPLATE_REASON = translated("{text} is filled in by another program before the run")
-UNREADABLE_REASON = translated("can't read its value: {text}")
+TEMPLATE_REASON = translated("{text} is a placeholder that another program fills in before the run")
+UNREADABLE_REASON = translated("the value can't be read: {text}")
 
 _HJSON_ACCEPTED = frozenset({"byte-order-mark", "comment", "trailing-comma", "single-quotes", "unquoted-key"})
 _JSON_ACCEPTED = frozenset({"duplicate-key", "not-a-number"})
@@ -37,13 +37,13 @@ _PROBLEM_MESSAGES: dict[str, Text] = load_texts(__file__)
 _MAX_SHOWN = 40
 
 
-def shortened(text: str) -> str:
+def shorten_for_message(text: str) -> str:
     """A text shortened for quoting in a message."""
     text = " ".join(text.split())
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
-def problem_of(
+def make_problem(
     kind: str, place: Place, *, line: int = 0, text: str = "", repair: Edit | None = None, hjson: bool = False
 ) -> ConfigProblem:
     """A problem of the given kind; ``text`` is quoted in its message, by default the text at its place.
@@ -53,7 +53,7 @@ def problem_of(
     return ConfigProblem(
         kind,
         place,
-        _PROBLEM_MESSAGES[kind].format(text=shortened(text or place.text), line=line),
+        _PROBLEM_MESSAGES[kind].format(text=shorten_for_message(text or place.text), line=line),
         json_accepts=kind in _JSON_ACCEPTED,
         hjson_accepts=hjson or kind in _HJSON_ACCEPTED,
         repair=repair,

@@ -32,7 +32,7 @@ _MAX_DIGITS = 4000
 
 
 class Token(NamedTuple):
-    """A token of the file; white space is skipped.
+    """A token of a JSON file; white space is skipped.
 
     ``kind`` is ``mark``, ``string``, ``open`` (a string without a closing quote), ``word``, ``template``, ``comment``
     or ``stray``.
@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """The value of a token. ``problem`` is the kind of its problem; ``correct`` is the value in valid JSON."""
+    """The value of a token. ``problem`` is the kind of its problem; ``correct`` is its spelling in valid JSON."""
 
     value: Any
     problem: str = ""
@@ -63,7 +63,7 @@ def _number_regex() -> re.Pattern[bytes]:
     return re.compile(_NUMBER_PATTERN)
 
 
-def tokens_of(data: bytes, start: int = 0) -> Iterator[Token]:
+def tokenize(data: bytes, start: int = 0) -> Iterator[Token]:
     """The tokens of a file, starting at an offset."""
     for match in _token_pattern().finditer(data, start):
         kind = match.lastgroup or "stray"
@@ -104,6 +104,7 @@ def _parse_string(data: bytes) -> Scalar:
 
 
 def _parse_bare_word(data: bytes) -> Scalar:
+    """Parse a word without quotes: a literal, a number, or a string as in Hjson and JSON5."""
     if data in _JSON_WORDS:
         return Scalar(_JSON_WORDS[data])
     text = data.decode("utf-8", "replace")
@@ -124,6 +125,7 @@ def _parse_bare_word(data: bytes) -> Scalar:
 
 
 def _parse_unusual_number(text: str) -> Scalar:
+    """Parse a number that isn't valid JSON, such as ``+1``, ``.5`` or ``0x10``."""
     value: int | float
     try:
         value = int(text, 0)

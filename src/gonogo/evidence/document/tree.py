@@ -15,7 +15,7 @@ from gonogo.evidence.source_file import Place
 
 
 class TreeNode(msgspec.Struct, frozen=True):
-    """A value. ``field.value`` is plain Python, also for an object; ``members`` is None if it is not an object."""
+    """A value of a config file. ``field.value`` is plain Python; ``members`` is None if it isn't an object."""
 
     field: Field
     members: Mapping[str, Member] | None = None
@@ -53,13 +53,14 @@ class Member(msgspec.Struct, frozen=True):
     node: TreeNode
 
 
-def tree_of(value: Any) -> TreeNode:
-    """A tree of plain Python values, without places; a value given as a Field keeps its place and status."""
+def to_tree(value: Any) -> TreeNode:
+    """Plain Python values as a tree without places; a value that is a Field keeps its place and status."""
     # No parser accepts deeper nesting; what is below counts as unknown.
     return _build_tree(value, 100)
 
 
 def _build_tree(value: Any, levels_left: int) -> TreeNode:
+    """Build a tree down to a limited depth."""
     field = value if isinstance(value, Field) else Field(value)
     if not field.known or not isinstance(field.value, Mapping):
         return TreeNode(field)

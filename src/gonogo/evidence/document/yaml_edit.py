@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.document.tree import TreeNode
-from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.evidence.document.yaml_scalars import parse_yaml_scalar
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 _INDENT = 2
 
 
-class Layout(msgspec.Struct, frozen=True):
-    """The layout of a mapping in the file, as needed for edits."""
+class MappingLayout(msgspec.Struct, frozen=True):
+    """Where a YAML mapping and its entries begin and end, as needed for edits."""
 
     flow: bool
     start: int
@@ -28,27 +28,27 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class YamlEditor:
-    """Makes edits of one file. Each method raises KeyError for keys that have no place of their own in it."""
+    """Makes edits of one YAML file. Each method raises KeyError for keys that have no place of their own in it."""
 
-    def __init__(self, source: SourceFile, root: TreeNode, layouts: Mapping[int, Layout]) -> None:
+    def __init__(self, source: SourceFile, root: TreeNode, layouts: Mapping[int, MappingLayout]) -> None:
         self._source = source
         self._root = root
         self._layouts = layouts
         """By the ``id()`` of the mapping's node."""
 
     def replacing(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Replace the value under the keys."""
+        """An edit that replaces the value under the keys."""
         layout, index = self._find_entry(keys)
         _name, _key, start, end = layout.entries[index]
         node = self._root.find(keys)
         place = node.field.place if node is not None and node.field.value is None else None
         if place is not None and place.start == place.end:  # `key:` without a value
             at = self._after_colon(layout.entries[index][1])
-            return Place(self._source, at, at).edit(f" {written(value)}")
-        return Place(self._source, start, end).edit(written(value))
+            return Place(self._source, at, at).edit(f" {to_inline_yaml(value)}")
+        return Place(self._source, start, end).edit(to_inline_yaml(value))
 
     def removing(self, keys: tuple[str, ...]) -> Edit:
-        """Remove the key with its value, and with its line if nothing else is on it."""
+        """An edit that removes the key with its value, and its line if nothing else is on it."""
         layout, index = self._find_entry(keys)
         data = self._source.data
         _name, start, _value, end = layout.entries[index]
@@ -73,7 +73,7 @@ class YamlEditor:
         return Place(self._source, first, line_end + 1 if line_end >= 0 else len(data)).edit("")
 
     def inserting(self, keys: tuple[str, ...], value: Any) -> Edit:
-        """Set the value of the keys, as a new last entry of the innermost existing mapping."""
+        """An edit that sets the value of the keys, as a new last entry of the innermost existing mapping."""
         if self._root.find(keys) is not None:
             return self.replacing(keys, value)
         depth = len(keys) - 1
@@ -102,7 +102,7 @@ class YamlEditor:
         block = ending.join(_block_lines(rest, value, blanks))
         return Place(self._source, at, at).edit(f"{ending}{block}")
 
-    def _find_entry(self, keys: tuple[str, ...]) -> tuple[Layout, int]:
+    def _find_entry(self, keys: tuple[str, ...]) -> tuple[MappingLayout, int]:
         layout = self._layout_of(self._root.find(keys[:-1])) if keys else None
         if layout is None:
             raise KeyError(".".join(keys))
@@ -111,7 +111,7 @@ class YamlEditor:
                 return layout, index
         raise KeyError(".".join(keys))
 
-    def _layout_of(self, node: TreeNode | None) -> Layout | None:
+    def _layout_of(self, node: TreeNode | None) -> MappingLayout | None:
         return self._layouts.get(id(node))
 
     def _append_to_document(self, keys: tuple[str, ...], value: Any) -> Edit:
@@ -122,6 +122,7 @@ class YamlEditor:
         return Place(self._source, len(data), len(data)).edit(f"{before}{block}{ending}")
 
     def _after_colon(self, key_start: int) -> int:
+        """The offset after the colon of a key that starts at ``key_start``."""
         colon = self._source.data.find(b":", key_start)
         return colon + 1 if colon >= 0 else key_start
 
@@ -142,19 +143,21 @@ class YamlEditor:
 
 
 def _flow_entry(keys: tuple[str, ...], value: Any) -> str:
+    """Nested keys with a value as an entry of a flow mapping (``{…}``)."""
     inner = value
     for key in reversed(keys[1:]):
         inner = {key: inner}
-    return f"{written(keys[0])}: {written(inner)}"
+    return f"{to_inline_yaml(keys[0])}: {to_inline_yaml(inner)}"
 
 
 def _block_lines(keys: tuple[str, ...], value: Any, indent: str) -> list[str]:
-    lines = [f"{indent}{' ' * (_INDENT * depth)}{written(key)}:" for depth, key in enumerate(keys)]
-    lines[-1] += f" {written(value)}"
+    """Nested keys with a value as lines of a block mapping."""
+    lines = [f"{indent}{' ' * (_INDENT * depth)}{to_inline_yaml(key)}:" for depth, key in enumerate(keys)]
+    lines[-1] += f" {to_inline_yaml(value)}"
     return lines
 
 
-def written(value: Any) -> str:
+def to_inline_yaml(value: Any) -> str:
     """A value as YAML, on one line."""
     if value is None:
         return "null"
@@ -165,8 +168,12 @@ def written(value: Any) -> str:
     if isinstance(value, str):
         return _yaml_string(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{written(str(key))}: {written(inner)}" for key, inner in value.items()) + "}"
-    return "[" + ", ".join(written(inner) for inner in value) + "]"
+        return (
+            "{"
+            + ", ".join(f"{to_inline_yaml(str(key))}: {to_inline_yaml(inner)}" for key, inner in value.items())
+            + "}"
+        )
+    return "[" + ", ".join(to_inline_yaml(inner) for inner in value) + "]"
 
 
 def _format_number(value: float) -> str:
@@ -184,7 +191,7 @@ def _yaml_string(value: str) -> str:
         plain
         and value == value.strip()
         and value[0] not in "-.@ "
-        and scalar_value(value, None, plain=True)[0] == value
+        and parse_yaml_scalar(value, None, plain=True)[0] == value
     ):
         return value
     return json.dumps(value, ensure_ascii=False)

@@ -15,8 +15,8 @@ import msgspec
 
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.tree import Member, TreeNode
-from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
-from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.evidence.document.yaml_edit import MappingLayout, YamlEditor
+from gonogo.evidence.document.yaml_scalars import parse_yaml_scalar
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text, translated
@@ -26,15 +26,17 @@ _MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
 _MERGE_KEY = "<<"
 
-_INVALID_YAML = translated("it is not valid YAML: {why}")
-_DUPLICATE_KEY = translated("`{key}` is given twice; PyYAML silently uses the last one")
+_INVALID_YAML = translated("the file is not valid YAML: {why}")
+_DUPLICATE_KEY = translated("the key `{key}` is given twice, and PyYAML silently uses the last value")
 _NOT_AN_OBJECT = translated("the file is not a mapping of keys to values")
 _SECOND_DOCUMENT = translated("the file contains a second YAML document, which is not read")
-_NOT_UTF8 = translated("it is not UTF-8 text")
-_TOO_LONG = translated("it is {size} KiB; YAML files are read up to {limit} KiB: give the config without the data")
-_TOO_LARGE = translated("too deeply nested or repetitive for a config")
-_TOO_LARGE_VALUE = translated("its aliases expand to more than can be read")
-_TAGGED = translated("its tag `{tag}` changes the value")
+_NOT_UTF8 = translated("the file is not UTF-8 text")
+_TOO_LONG = translated(
+    "the file has {size} KiB, and gonogo reads YAML files only up to {limit} KiB: move the data out of the config"
+)
+_TOO_LARGE = translated("the file is nested too deeply, or repeats itself too often, for gonogo to read it")
+_TOO_LARGE_VALUE = translated("the file's aliases expand to more values than gonogo reads")
+_TAGGED = translated("the YAML tag `{tag}` changes the value in a way that gonogo does not know")
 
 
 class _OpenCollection:
@@ -60,7 +62,7 @@ class YamlFile:
     def __init__(self, source: SourceFile) -> None:
         self.source = source
         self._problems: list[ConfigProblem] = []
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, MappingLayout] = {}
         self._kept: list[TreeNode] = []
         self.root = self._parse_tree()
 
@@ -75,7 +77,7 @@ class YamlFile:
         return tuple(problem for problem in self._problems if problem.kind in ("syntax", "encoding"))[:1]
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether PyYAML can parse the file and it contains a mapping."""
         return not any(problem.kind in ("syntax", "encoding", "not-an-object") for problem in self._problems)
 
@@ -92,7 +94,7 @@ class YamlFile:
             parent = member.node
         if parent.field.unknown:
             return Field.not_known(parent.field.place, parent.field.reason)
-        if not self.readable:
+        if not self.is_readable:
             problem = self._problems[0]
             return Field.not_known(problem.place, problem.message)
         return Field.missing()
@@ -106,20 +108,20 @@ class YamlFile:
         """All values with their nested keys, mappings before their entries."""
         return self.root.entries()
 
-    def names(self) -> tuple[str, ...]:
+    def top_level_keys(self) -> tuple[str, ...]:
         """The top-level keys."""
         return tuple(self.root.members or ())
 
     def replacing(self, *keys: str, value: Any) -> Edit:
-        """Replace the value of a key. Raises KeyError if it has no place of its own."""
+        """An edit that replaces the value of a key. Raises KeyError if it has no place of its own."""
         return self._editor.replacing(keys, value)
 
     def removing(self, *keys: str) -> Edit:
-        """Remove a key with its value and line. Raises KeyError if it has no place of its own."""
+        """An edit that removes a key with its value and line. Raises KeyError if it has no place of its own."""
         return self._editor.removing(keys)
 
     def inserting(self, *keys: str, value: Any) -> Edit:
-        """Add a key after its neighbours, or replace its value."""
+        """An edit that adds a key after its neighbours, or replaces its value."""
         return self._editor.inserting(keys, value)
 
     @property
@@ -166,7 +168,7 @@ class YamlFile:
         reading = _TreeBuilder(self)
         try:
             for event in yaml.parse(self._decoded_text, Loader=loader):
-                if not reading.take(event):
+                if not reading.process_event(event):
                     break
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -176,7 +178,7 @@ class YamlFile:
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             self._add_problem("syntax", self.source.start, self.source.start, _INVALID_YAML.format(why=why))
-        root = reading.finished()
+        root = reading.build()
         if root is None or root.members is None:
             if self._decoded_text.strip() and not self._problems:
                 self._add_problem("not-an-object", self.source.start, self.source.start, _NOT_AN_OBJECT)
@@ -185,7 +187,7 @@ class YamlFile:
 
 
 class _TreeBuilder:
-    """Builds a tree from YAML events."""
+    """Builds a tree of values from PyYAML's parsing events."""
 
     def __init__(self, file: YamlFile) -> None:
         self._file = file
@@ -196,7 +198,7 @@ class _TreeBuilder:
         self._documents = 0
         self._events = 0
 
-    def take(self, event: Any) -> bool:
+    def process_event(self, event: Any) -> bool:
         """Process an event; False to stop parsing."""
         import yaml
 
@@ -228,7 +230,7 @@ class _TreeBuilder:
             self._add_alias(event)
         return True
 
-    def finished(self) -> TreeNode | None:
+    def build(self) -> TreeNode | None:
         """The tree, even if the file ends within it."""
         while self._open:
             self._close_collection(self._open[-1].end)
@@ -238,7 +240,7 @@ class _TreeBuilder:
         file = self._file
         start, end = file._byte_offset(event.start_mark), file._byte_offset(event.end_mark)
         place = file.source.place(start, end)
-        value, known = scalar_value(event.value, event.tag, plain=bool(event.implicit[0]))
+        value, known = parse_yaml_scalar(event.value, event.tag, plain=bool(event.implicit[0]))
         field = Field.of(value, place) if known else Field.not_known(place, _TAGGED.format(tag=str(event.tag)[:60]))
         node = TreeNode(field)
         if event.anchor:
@@ -265,6 +267,7 @@ class _TreeBuilder:
         )
 
     def _expects_key(self) -> bool:
+        """Whether the next scalar is a key of the innermost mapping."""
         return bool(self._open) and self._open[-1].mapping and self._open[-1].key is None
 
     def _close_collection(self, end: int) -> None:
@@ -279,7 +282,7 @@ class _TreeBuilder:
         node = TreeNode(Field.of(opened.value, self._file.source.place(opened.start, end)), members)
         if opened.mapping:
             self._file._kept.append(node)
-            self._file._layouts[id(node)] = Layout(opened.flow, opened.start, end, tuple(opened.entries))
+            self._file._layouts[id(node)] = MappingLayout(opened.flow, opened.start, end, tuple(opened.entries))
         if opened.anchor:
             self._anchors[opened.anchor] = (node, opened.size)
         if self._expects_key():

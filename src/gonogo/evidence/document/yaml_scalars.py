@@ -10,7 +10,7 @@ _NULL_SCALARS = frozenset({"", "~", "null", "Null", "NULL"})
 _STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
-def scalar_value(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
+def parse_yaml_scalar(text: str, tag: str | None, *, plain: bool) -> tuple[Any, bool]:
     """A scalar's value, and whether it is known: a custom tag may change it."""
     if tag is None or tag == "!":
         return (_parse_plain(text) if plain and tag is None else text), True

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.dumps.flight_recorder import FlightDump, RecordedCall
+from gonogo.evidence.dumps.flight_recorder import FlightRecorderDump, RecordedCall
 
 _VARIABLE_SIZE_OPERATIONS = frozenset(
     ("all_to_all", "all_to_all_single", "all_to_all_v_single", "all_gather", "gather", "scatter", "split")
@@ -16,12 +16,12 @@ _VARIABLE_SIZE_OPERATIONS = frozenset(
 """Collectives whose sizes may differ between ranks."""
 
 
-_RankCalls = tuple[FlightDump, dict[int, RecordedCall]]
+_RankCalls = tuple[FlightRecorderDump, dict[int, RecordedCall]]
 """A rank's dump, and its calls in one group by sequence number."""
 
 
 class CollectiveMismatch(msgspec.Struct, frozen=True):
-    """Ranks that wait in a call, and ranks that did not reach it or made another call with its sequence number."""
+    """Ranks that wait in a collective, and ranks that did not reach it or called another one in its place."""
 
     kind: Literal["missing", "other-call", "other-size"]
     path: str
@@ -39,7 +39,7 @@ class CollectiveMismatch(msgspec.Struct, frozen=True):
     """Whether there are dumps of the other ranks."""
 
 
-def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
+def find_mismatch(dumps: tuple[FlightRecorderDump, ...]) -> CollectiveMismatch | None:
     """The first mismatch between the ranks of any group; None if all recorded calls agree."""
     found = list(_group_mismatches(dumps))
     # A differing call comes before a missing one, which follows from it; recorded facts before inferred ones.
@@ -51,7 +51,7 @@ def find_mismatch(dumps: tuple[FlightDump, ...]) -> CollectiveMismatch | None:
     )
 
 
-def _group_mismatches(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatch]:
+def _group_mismatches(dumps: Sequence[FlightRecorderDump]) -> Iterator[CollectiveMismatch]:
     members: dict[tuple[str, tuple[int, ...]], dict[int, _RankCalls]] = defaultdict(dict)
     for dump in dumps:
         calls: dict[str, dict[int, RecordedCall]] = defaultdict(dict)
@@ -66,7 +66,7 @@ def _group_mismatches(dumps: Sequence[FlightDump]) -> Iterator[CollectiveMismatc
 
 
 def _group_mismatch(
-    ranks: tuple[int, ...], recorded_calls: dict[int, _RankCalls], dumps: dict[int, FlightDump]
+    ranks: tuple[int, ...], recorded_calls: dict[int, _RankCalls], dumps: dict[int, FlightRecorderDump]
 ) -> Iterator[CollectiveMismatch]:
     begin = max(min(calls) for _, calls in recorded_calls.values())  # earlier calls are not in every ring buffer
     end = max(max(calls) for _, calls in recorded_calls.values())
@@ -104,7 +104,7 @@ def _group_mismatch(
             return
 
 
-def _first_unfinished(dump: FlightDump) -> RecordedCall | None:
+def _first_unfinished(dump: FlightRecorderDump) -> RecordedCall | None:
     """The first call that a rank has not completed."""
     return next((call for call in dump.calls if not call.done), None)
 
@@ -126,5 +126,6 @@ def _mismatched_ranks(
 
 
 def _call_signature(call: RecordedCall) -> tuple[object, ...]:
+    """What has to agree between ranks in one collective: its operator, sizes and types."""
     uneven = call.operation in _VARIABLE_SIZE_OPERATIONS or "barrier" in call.operation
     return call.operation, () if uneven else call.sizes, () if uneven else call.types

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.dumps.plain_pickle import plain
-from gonogo.evidence.library import is_library
+from gonogo.evidence.dumps.plain_pickle import load_plain_pickle
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
 
@@ -31,7 +31,7 @@ _TORCH_PATH_PATTERN = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_d
 
 
 class RecordedCall(msgspec.Struct, frozen=True):
-    """A collective that a rank called."""
+    """A collective that a rank called, as PyTorch's Flight Recorder recorded it."""
 
     group: str
     """The process group's name, the same on all its ranks."""
@@ -47,8 +47,8 @@ class RecordedCall(msgspec.Struct, frozen=True):
     """Outermost first; empty if the dump has no stacks."""
 
 
-class FlightDump(msgspec.Struct, frozen=True):
-    """The dump of one rank. ``groups`` has the ranks of each process group by its name."""
+class FlightRecorderDump(msgspec.Struct, frozen=True):
+    """One rank's dump. ``groups`` has the ranks of each process group by its name."""
 
     path: str
     rank: int
@@ -58,15 +58,15 @@ class FlightDump(msgspec.Struct, frozen=True):
     """Whether it begins with the rank's first call; in a longer run, the ring buffer has dropped those."""
 
 
-def is_flight_dump(path: Path) -> bool:
+def is_flight_recorder_dump(path: Path) -> bool:
     """Whether a file's name is one that torch gives to its dumps."""
     return _DUMP_NAME_PATTERN.match(path.name) is not None
 
 
-def flight_dump(path: str, data: bytes) -> FlightDump | None:
+def parse_flight_recorder_dump(path: str, data: bytes) -> FlightRecorderDump | None:
     """Parse a dump; None if the data is not a readable Flight Recorder dump."""
     try:
-        content = json.loads(data) if data.lstrip()[:1] == b"{" else plain(data)
+        content = json.loads(data) if data.lstrip()[:1] == b"{" else load_plain_pickle(data)
         digits = _NUMBER.findall(Path(path).name)
         rank = _to_int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
         groups = dict(_process_groups(content.get("pg_config") or {}))
@@ -75,10 +75,11 @@ def flight_dump(path: str, data: bytes) -> FlightDump | None:
         first = content["entries"][0].get("record_id") if len(content["entries"]) <= _MAX_CALLS else None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return None
-    return FlightDump(path, rank, groups, calls, whole=str(first) == "0") if calls else None
+    return FlightRecorderDump(path, rank, groups, calls, whole=str(first) == "0") if calls else None
 
 
 def _group_statuses(content: Any) -> Iterator[tuple[Any, Any]]:
+    """The (name, status) pairs of the process groups in a dump."""
     status = content.get("pg_status") or {}
     yield from ((name, one) for name, one in status.items() if "last_completed_collective" in one)
 
@@ -111,7 +112,7 @@ def _read_calls(entries: Any, last_sequences: dict[str, int]) -> Iterator[Record
 def _parse_frames(frames: Any) -> Iterator[Frame]:
     for frame in reversed(frames[:_MAX_FRAMES]):  # the dump has the innermost frame first
         path = str(frame["filename"])[:500]
-        owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library(path) else "user"
+        owner = "torch" if _TORCH_PATH_PATTERN.search(path) else "library" if is_library_path(path) else "user"
         yield Frame(path, _to_int(frame["line"]), str(frame["name"])[:200], owner=owner)  # type: ignore[arg-type]
 
 

@@ -27,8 +27,8 @@ _TUPLE_SIZES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _IGNORED_OPCODES = frozenset(("PROTO", "FRAME"))
 
 
-def plain(data: bytes) -> Any:
-    """The dicts, lists, tuples, strings and numbers of a pickle. Raises ValueError if it contains anything else."""
+def load_plain_pickle(data: bytes) -> Any:
+    """Unpickle dicts, lists, tuples, strings and numbers only. Raises ValueError for anything else."""
     try:
         return _load_pickle(data)
     except (IndexError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, MemoryError) as error:

@@ -47,8 +47,8 @@ class MinimumDriver(msgspec.Struct, frozen=True):
     source: str
 
 
-class Architecture(msgspec.Struct, frozen=True):
-    """A compute capability: its name, the first CUDA toolkit that compiles for it, and the last major version."""
+class GpuArchitecture(msgspec.Struct, frozen=True):
+    """A GPU compute capability: its name, the first CUDA toolkit that compiles for it, and the last one."""
 
     capability: str
     name: str
@@ -65,7 +65,7 @@ class GpuNames(msgspec.Struct, frozen=True):
     source: str
 
 
-class ModelType(msgspec.Struct, frozen=True):
+class ModelTypeSupport(msgspec.Struct, frozen=True):
     """The transformers releases that have a model type: from ``first`` up to, but not including, ``removed``."""
 
     first: str
@@ -75,8 +75,8 @@ class ModelType(msgspec.Struct, frozen=True):
     source: str
 
 
-class Requirement(msgspec.Struct, frozen=True):
-    """Requirements of a package's releases. ``cuda`` and ``capability`` are those of the toolkit and the GPU."""
+class ReleaseRequirement(msgspec.Struct, frozen=True):
+    """What a package's releases require. ``cuda`` and ``capability`` are those of the toolkit and the GPU."""
 
     package: str
     versions: str
@@ -86,8 +86,8 @@ class Requirement(msgspec.Struct, frozen=True):
     capability: str | None = None
 
 
-class BuiltFor(msgspec.Struct, frozen=True):
-    """Releases of a package, and the torch version that they are built for."""
+class TorchPinnedReleases(msgspec.Struct, frozen=True):
+    """Releases of a package (torchvision, xformers …), and the torch version that they are built for."""
 
     package: str
     versions: str
@@ -95,8 +95,8 @@ class BuiltFor(msgspec.Struct, frozen=True):
     source: str
 
 
-class KnownBad(msgspec.Struct, frozen=True):
-    """A release with a known bug: see ``about`` in ``known_bad.json``."""
+class KnownBug(msgspec.Struct, frozen=True):
+    """A known bug of a package's release: see ``about`` in ``known_bad.json``."""
 
     package: str
     versions: str
@@ -107,8 +107,8 @@ class KnownBad(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
 
     @property
-    def text(self) -> Text:
-        """The effect, as a clause: "importing it fails, as ..."."""
+    def effect_text(self) -> Text:
+        """The bug's effect, as a clause: "importing it fails, as ..."."""
         return Text(self.effect["en"], self.effect["zh"])
 
 
@@ -119,7 +119,7 @@ class _TorchTable(msgspec.Struct, frozen=True):
 
 class _CudaTable(msgspec.Struct, frozen=True):
     drivers: tuple[MinimumDriver, ...]
-    architectures: tuple[Architecture, ...]
+    architectures: tuple[GpuArchitecture, ...]
     gpus: tuple[GpuNames, ...]
 
 
@@ -130,19 +130,19 @@ class _BitsandbytesRow(msgspec.Struct, frozen=True):
 
 
 class _PackagesTable(msgspec.Struct, frozen=True):
-    requires: tuple[Requirement, ...]
+    requires: tuple[ReleaseRequirement, ...]
     bitsandbytes: tuple[_BitsandbytesRow, ...]
 
 
-class _BuiltForTable(msgspec.Struct, frozen=True):
-    built_for: tuple[BuiltFor, ...]
+class _TorchPinnedTable(msgspec.Struct, frozen=True):
+    built_for: tuple[TorchPinnedReleases, ...]
 
 
-class _KnownBadTable(msgspec.Struct, frozen=True):
-    known_bad: tuple[KnownBad, ...]
+class _KnownBugsTable(msgspec.Struct, frozen=True):
+    known_bad: tuple[KnownBug, ...]
 
 
-class _SinceRequirement(msgspec.Struct, frozen=True):
+class _RequirementSinceRelease(msgspec.Struct, frozen=True):
     since: str
     requires: Mapping[str, str]
 
@@ -152,7 +152,7 @@ class _TransformersTable(msgspec.Struct, frozen=True):
     newest: str
     added: Mapping[str, tuple[str, ...]]
     removed: Mapping[str, tuple[str, ...]]
-    required: tuple[_SinceRequirement, ...]
+    required: tuple[_RequirementSinceRelease, ...]
     source: str
 
 
@@ -162,14 +162,16 @@ def _load_table(name: str, kind: type[_Table]) -> _Table:
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
-def builds_of(package: str) -> list[BuiltFor]:
-    """The releases of a package built for (or, like triton, required by) one torch release each, the oldest first."""
-    return [row for row in _load_table("built_for", _BuiltForTable).built_for if row.package == package]
+def torch_pinned_releases(package: str) -> list[TorchPinnedReleases]:
+    """A package's releases that are built for (or, like triton, required by) one torch release, oldest first."""
+    return [row for row in _load_table("built_for", _TorchPinnedTable).built_for if row.package == package]
 
 
 def releases_for_torch(package: str, torch: Version) -> str | None:
     """The specifier of a package's newest releases for a torch version; None if unknown."""
-    fitting = [row for row in builds_of(package) if (named := parse_specifier(row.torch)) and named.has(torch)]
+    fitting = [
+        row for row in torch_pinned_releases(package) if (named := parse_specifier(row.torch)) and named.contains(torch)
+    ]
     return fitting[-1].versions if fitting else None
 
 
@@ -182,7 +184,7 @@ def torch_release(version: str | Version) -> TorchRelease | None:
     return next((row for row in _load_table("torch", _TorchTable).releases if row.torch == minor), None)
 
 
-def first_torch_for(python: tuple[int, ...], after: Version) -> str | None:
+def first_torch_supporting_python(python: tuple[int, ...], after: Version) -> str | None:
     """The first later minor release of torch with wheels for a Python version (3, 12); None if there is none."""
     releases: tuple[TorchRelease, ...] = _load_table("torch", _TorchTable).releases
     for row in releases:
@@ -207,7 +209,7 @@ def torch_build(cuda: str, torch: str | Version | None = None) -> TorchBuild | N
     version = parse_version(str(torch)) if torch is not None else None
     if version is not None:
         fitting = (parse_specifier(row.torch) for row in rows)
-        rows = [row for row, versions in zip(rows, fitting, strict=True) if versions and versions.has(version)]
+        rows = [row for row, versions in zip(rows, fitting, strict=True) if versions and versions.contains(version)]
     return rows[0] if len(rows) == 1 else None
 
 
@@ -224,9 +226,9 @@ def minimum_driver(cuda: str) -> MinimumDriver | None:
     return next((row for row in rows if row.cuda in (parts[0], ".".join(parts[:2]))), None)
 
 
-def architecture(capability: ComputeCapability) -> Architecture | None:
+def gpu_architecture(capability: ComputeCapability) -> GpuArchitecture | None:
     """The architecture of a compute capability: of the highest known one not above it in the same major version."""
-    best: Architecture | None = None
+    best: GpuArchitecture | None = None
     for row in _load_table("cuda", _CudaTable).architectures:
         major, minor = _parse_capability(row.capability)
         nearer = best is None or _parse_capability(best.capability) < (major, minor)
@@ -262,14 +264,14 @@ def _parse_capability(text: str) -> ComputeCapability:
     return int(major), int(minor or 0)
 
 
-def first_release_with_model(model_type: str) -> ModelType | None:
+def releases_with_model_type(model_type: str) -> ModelTypeSupport | None:
     """The transformers releases that have a model type; None if none does (remote code)."""
     table = _load_table("transformers", _TransformersTable)
     first = next((release for release, types in table.added.items() if model_type in types), None)
     if first is None:
         return None
     removed = next((release for release, types in table.removed.items() if model_type in types), None)
-    return ModelType(first, removed, first == table.oldest, table.source)
+    return ModelTypeSupport(first, removed, first == table.oldest, table.source)
 
 
 def newest_known_transformers() -> str:
@@ -278,7 +280,7 @@ def newest_known_transformers() -> str:
     return newest
 
 
-def requirements_of_release(package: str, version: str | Version) -> tuple[Requirement, ...]:
+def requirements_of_release(package: str, version: str | Version) -> tuple[ReleaseRequirement, ...]:
     """The requirements of a package's release, as far as the tables have them."""
     parsed = parse_version(str(version))
     if parsed is None:
@@ -294,11 +296,13 @@ def requirements_of_release(package: str, version: str | Version) -> tuple[Requi
         if best is None or newest is None or parsed > newest:
             return ()
         return (
-            Requirement(package, f"=={parsed}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"),
+            ReleaseRequirement(
+                package, f"=={parsed}", best.requires, f"https://pypi.org/project/transformers/{best.since}/"
+            ),
         )
     rows = [row for row in _load_table("packages", _PackagesTable).requires if row.package == package]
     return tuple(
-        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.has(parsed)
+        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.contains(parsed)
     )
 
 
@@ -313,14 +317,14 @@ def bitsandbytes_cuda_versions(version: str | Version) -> tuple[tuple[str, ...],
     return None
 
 
-def known_bad(package: str, version: str | Version | None = None) -> tuple[KnownBad, ...]:
+def known_bugs_of_release(package: str, version: str | Version | None = None) -> tuple[KnownBug, ...]:
     """The known bugs of a package's release, or of all its releases. Whether they occur depends on ``beside``."""
-    rows = tuple(row for row in _load_table("known_bad", _KnownBadTable).known_bad if row.package == package)
+    rows = tuple(row for row in _load_table("known_bad", _KnownBugsTable).known_bad if row.package == package)
     if version is None:
         return rows
     parsed = parse_version(str(version))
     if parsed is None:
         return ()
     return tuple(
-        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.has(parsed)
+        row for row in rows if (versions := parse_specifier(row.versions)) is not None and versions.contains(parsed)
     )

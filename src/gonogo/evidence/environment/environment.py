@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN_FIELD = Field.not_known()
-_NOT_PINNED = translated("not pinned to an exact version: {specifier}")
+_NOT_PINNED = translated("the version is not pinned exactly: {specifier}")
 _ANY_VERSION = translated("any")
 _VERSION_NOT_KNOWN = translated("the version of {name} is not known")
 
@@ -49,8 +49,8 @@ class Package(msgspec.Struct, frozen=True):
     """
 
     @property
-    def is_added(self) -> bool:
-        """Whether gonogo added it to what the project asks for, so that its release is gonogo's choice."""
+    def is_added_by_gonogo(self) -> bool:
+        """Whether the project doesn't list it itself, so that its release is gonogo's choice."""
         place = self.place
         return place is not None and ADDED_HEADING.encode() in place.source.data[: place.start]
 
@@ -67,7 +67,7 @@ class Package(msgspec.Struct, frozen=True):
         return parse_version(text) if text else None
 
     def replacing(self, specifier: str) -> Edit | None:
-        """Change the version to ``specifier`` (``==0.14.4``, ``>=0.14.4,<0.15``); None if the file isn't editable."""
+        """An edit that changes the version to ``specifier`` (``>=0.14.4,<0.15``); None if the file isn't editable."""
         place = self.specifier_place
         if place is None or not self.written or not place.source.writable:
             return None
@@ -102,7 +102,7 @@ class UnreadableLine(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The known facts about a run's environment. A field is unknown if not stated, absent if known not to exist.
+    """The known facts about a run's software and machine: packages, Python, driver, GPUs, memory.
 
     ``complete``: ``packages`` are all packages.
     """
@@ -174,17 +174,17 @@ class Environment(msgspec.Struct, frozen=True):
 
     def version(self, name: str) -> Version | None:
         """A package's version, if known exactly."""
-        package = self.packages.get(canonical(name))
+        package = self.packages.get(canonical_package_name(name))
         return package.version if package is not None else None
 
     def place(self, name: str) -> Place | None:
-        """The place of a package in a file."""
-        package = self.packages.get(canonical(name))
+        """Where in a file a package's version is stated."""
+        package = self.packages.get(canonical_package_name(name))
         return package.place if package is not None else None
 
     def field(self, name: str) -> Field:
         """A package's version as a string, with its place; absent if the package is known not to be installed."""
-        package = self.packages.get(canonical(name))
+        package = self.packages.get(canonical_package_name(name))
         if package is None:
             if self.complete:
                 return Field.missing()
@@ -198,28 +198,28 @@ class Environment(msgspec.Struct, frozen=True):
     def within(self, name: str, specifier: str) -> bool | None:
         """Whether a package's version is within ``specifier`` (``>=0.14.1,<0.14.3``).
 
-        None if nothing is known about the package or it is not installed (:meth:`known_absent`), if its range
+        None if nothing is known about the package or it is not installed (:meth:`is_known_absent`), if its range
         overlaps the specifier, and for a pre-release exactly at the specifier's bound. A local version (``+cu118``)
         counts as its public version. Raises ValueError for an invalid specifier.
         """
         wanted = parse_specifier(specifier)
         if wanted is None:
             raise ValueError(f"no specifier: {specifier!r}")
-        package = self.packages.get(canonical(name))
+        package = self.packages.get(canonical_package_name(name))
         if package is None:
             return None
         version = package.version
         if version is not None:
-            return wanted.has(version)
+            return wanted.contains(version)
         stated = parse_specifier(package.specifier, released_only=True) if package.specifier else None
-        return wanted.holds(stated) if stated is not None else None
+        return wanted.covers(stated) if stated is not None else None
 
     def has(self, name: str) -> bool | None:
         """Whether a package is installed; None if unknown."""
-        return True if canonical(name) in self.packages else False if self.complete else None
+        return True if canonical_package_name(name) in self.packages else False if self.complete else None
 
-    def known_absent(self, name: str) -> bool:
-        """Whether the package is missing from a complete list."""
+    def is_known_absent(self, name: str) -> bool:
+        """Whether the package is missing from a list that is known to be complete."""
         return self.has(name) is False
 
     def variable(self, name: str) -> Field:
@@ -227,12 +227,12 @@ class Environment(msgspec.Struct, frozen=True):
         return self.variables.get(name) or (Field.missing() if self.variables_known else _UNKNOWN_FIELD)
 
     def replacing_version(self, name: str, specifier: str) -> Edit | None:
-        """Change the package's version in the file that pins it; None if the file can't be edited."""
-        package = self.packages.get(canonical(name))
+        """An edit of the package's version in the file that pins it; None if the file can't be edited."""
+        package = self.packages.get(canonical_package_name(name))
         return package.replacing(specifier) if package is not None else None
 
-    def over(self, other: Environment) -> Environment:
-        """Combine two environments; this one's values take precedence. If it is complete, it has all packages."""
+    def merged_over(self, other: Environment) -> Environment:
+        """This environment with gaps filled from another one; if this one is complete, it has all packages."""
         if self.complete or not other.packages:
             packages, complete = self.packages, self.complete
         else:
@@ -260,7 +260,7 @@ class Environment(msgspec.Struct, frozen=True):
         )
 
     def with_overrides(self, packages: Mapping[str, Package]) -> Environment:
-        """Replace the versions of some packages by exact ones; a version in a file that agrees is kept.
+        """A copy with the exact versions of some packages replaced; a version in a file that agrees is kept.
 
         An overridden package that a file lists without a version keeps its place in that file.
         """
@@ -272,6 +272,7 @@ class Environment(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, packages={**self.packages, **laid})
 
     def _with_declared_place(self, package: Package) -> Package:
+        """The package with the place at which a file states the same version."""
         asked = self.packages.get(package.name)
         if asked is None or asked.place is None or asked.specifier:
             return package

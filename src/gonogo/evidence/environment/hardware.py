@@ -9,7 +9,7 @@ from functools import cache
 
 import msgspec
 
-from gonogo.evidence.environment.instances import rented, similar_instance_names
+from gonogo.evidence.environment.instances import parse_instance_type, similar_instance_names
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -21,8 +21,8 @@ Source: https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum 
 """
 
 
-class Speed(msgspec.Struct, frozen=True):
-    """The peak speeds of an accelerator, as stated by its maker; see ``accelerators.json``."""
+class PeakSpeed(msgspec.Struct, frozen=True):
+    """The peak FLOP/s and bandwidths of an accelerator, as stated by its maker; see ``accelerators.json``."""
 
     matmul_flops: float
     """Dense 16-bit matrix products, in FLOP/s."""
@@ -55,7 +55,7 @@ class Accelerator(msgspec.Struct, frozen=True):
     """Memory used by the context, cuBLAS/cuDNN workspaces and communicators, outside the caching allocator."""
     aliases: tuple[str, ...] = ()
     source: str = ""
-    speed: Speed | None = None
+    speed: PeakSpeed | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ def all_accelerators() -> tuple[Accelerator, ...]:
             allowance_bytes=(row["context_mib"] + row["communicators_mib"]) << 20,
             aliases=tuple(row["aliases"]),
             source=row["source"],
-            speed=Speed(
+            speed=PeakSpeed(
                 matmul_flops=row["matmul_tflops"] * 1e12,
                 memory_bytes=row["memory_gbs"] * 1e9,
                 link_bytes=row["link_gbs"] * 1e9,
@@ -150,21 +150,21 @@ def parse_machine(gpus: str | None, nodes: int | None, host_memory: str | None, 
     if nodes is not None and nodes < 1:
         raise UserError(translated("--nodes must be at least 1, not {nodes}").format(nodes=nodes))
     nodes = requested_nodes(gpus, nodes)
-    found = rented(gpus) if gpus is not None else None
-    host_bytes = None if host_memory is None else memory_size(host_memory, "--host-memory")
+    found = parse_instance_type(gpus) if gpus is not None else None
+    host_bytes = None if host_memory is None else parse_memory_size(host_memory, "--host-memory")
     if found is not None:
         instance, _ = found
         accelerator, count = find_accelerator(instance.accelerator), instance.count
         host_bytes = instance.host_bytes if host_bytes is None else host_bytes
     else:
-        said, name = _count_and_name(gpus)
+        said, name = _split_gpu_count(gpus)
         accelerator, count = find_accelerator(name or DEFAULT_ACCELERATOR), default_count if said is None else said
     return Machine(accelerator, count, 1 if nodes is None else nodes, host_bytes)
 
 
 def requested_nodes(gpus: str | None, nodes: int | None) -> int | None:
     """The nodes by ``--nodes``, or by an instance's count (``2xp5.48xlarge``). Raises UserError if both differ."""
-    found = rented(gpus) if gpus is not None else None
+    found = parse_instance_type(gpus) if gpus is not None else None
     instances = found[1] if found is not None else None
     if nodes is not None and instances is not None and nodes != instances:
         raise UserError(
@@ -175,7 +175,8 @@ def requested_nodes(gpus: str | None, nodes: int | None) -> int | None:
     return instances if nodes is None else nodes
 
 
-def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
+def _split_gpu_count(gpus: str | None) -> tuple[int | None, str]:
+    """The count and the name in ``8xH100-80G``."""
     if gpus is None:
         return None, ""
     text = gpus.strip()
@@ -192,7 +193,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     return count, match[2] or ""
 
 
-def memory_size(text: str, option: str) -> int:
+def parse_memory_size(text: str, option: str) -> int:
     """The bytes of ``1T``, ``512G`` or ``1.5TiB``. Raises UserError, which names the option, for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:

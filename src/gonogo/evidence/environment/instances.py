@@ -12,8 +12,8 @@ import msgspec
 from gonogo.evidence.tables import TABLES
 
 
-class Instance(msgspec.Struct, frozen=True):
-    """A type of instance, as its provider describes it."""
+class CloudInstanceType(msgspec.Struct, frozen=True):
+    """A type of cloud instance, as its provider describes it."""
 
     name: str
     provider: str
@@ -30,18 +30,18 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 @cache
-def all_instances() -> tuple[Instance, ...]:
+def all_instance_types() -> tuple[CloudInstanceType, ...]:
     """All rows of the table ``instances.json``, in its order."""
     families = json.loads((TABLES / "instances.json").read_text(encoding="utf-8"))["families"]
     return tuple(
-        Instance(name, family["provider"], family["accelerator"], count, host_gib, family["source"])
+        CloudInstanceType(name, family["provider"], family["accelerator"], count, host_gib, family["source"])
         for family in families
         for name, (count, host_gib) in family["instances"].items()
     )
 
 
-def rented(gpus: str) -> tuple[Instance, int | None] | None:
-    """The instance type of ``p5.48xlarge``, and the count of ``2xp5.48xlarge``; None if it is no instance's name.
+def parse_instance_type(gpus: str) -> tuple[CloudInstanceType, int | None] | None:
+    """Parse ``p5.48xlarge`` or ``2xp5.48xlarge`` to an instance type and a count; None if it is neither.
 
     Case, punctuation and Azure's ``Standard_`` are ignored.
     """
@@ -60,8 +60,8 @@ def similar_instance_names(name: str) -> list[str]:
 
 
 @cache
-def _instances_by_plain_name() -> dict[str, Instance]:
-    return {_normalize_name(instance.name): instance for instance in all_instances()}
+def _instances_by_plain_name() -> dict[str, CloudInstanceType]:
+    return {_normalize_name(instance.name): instance for instance in all_instance_types()}
 
 
 def _normalize_name(name: str) -> str:

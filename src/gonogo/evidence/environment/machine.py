@@ -47,8 +47,8 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
         }
     ninja = shutil.which("ninja")
     facts["ninja"] = Field(redact_private(ninja)) if ninja else Field.missing()
-    facts["python_headers"] = _first_existing(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
-    facts["libaio"] = _first_existing(
+    facts["python_headers"] = _read_first_existing_path(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+    facts["libaio"] = _read_first_existing_path(
         "/usr/include/libaio.h",
         "/usr/lib/x86_64-linux-gnu/libaio.so",
         "/usr/lib64/libaio.so",
@@ -61,14 +61,14 @@ def machine_facts(packages: Mapping[str, Package]) -> dict[str, Any]:
     facts.update(_memory_facts())
     facts.update(_free_disk_space())
     facts.update(_resource_limits())
-    facts["extension_lock"] = _extension_lock()
+    facts["extension_lock"] = _stale_extension_lock()
     facts["variables"] = {name: Field(value) for name, value in recorded_variables(os.environ)}
     facts["variables_known"] = True
     return facts
 
 
-def _program_output(words: Sequence[str]) -> tuple[str | None, Text | None]:
-    """A program's output; None if it doesn't exist (without a reason) or fails (with the reason)."""
+def _run_program(words: Sequence[str]) -> tuple[str | None, Text | None]:
+    """The output of a program; None if it doesn't exist (no reason given) or fails (with the reason)."""
     program = shutil.which(words[0])
     if program is None:
         return None, None
@@ -94,7 +94,7 @@ def _program_output(words: Sequence[str]) -> tuple[str | None, Text | None]:
 
 
 def _version_from_output(words: Sequence[str], pattern: str) -> Field:
-    text, reason = _program_output(words)
+    text, reason = _run_program(words)
     if text is None:
         return Field.not_known(reason=reason) if reason is not None else Field.missing()
     match = re.search(pattern, text)
@@ -113,11 +113,11 @@ def _toolkit_version() -> Field:
 
 def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
     """The accelerators, whether they are complete, and the driver version."""
-    text, reason = _program_output(
+    text, reason = _run_program(
         ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
     )
     if text is None and reason is not None and "compute_cap" in reason.en:  # drivers before 470 don't have it
-        text, reason = _program_output(
+        text, reason = _run_program(
             ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
         )
     if text is not None:
@@ -126,7 +126,7 @@ def _accelerators() -> tuple[tuple[Gpu, ...], bool, Field]:
     driver_field = _kernel_driver_version()
     if driver_field.known or reason is not None:
         return (), False, driver_field if driver_field.known else Field.not_known(reason=reason)
-    npus, npu_reason = _program_output(("npu-smi", "info"))
+    npus, npu_reason = _run_program(("npu-smi", "info"))
     if npus is not None:
         return parse_npu_smi(npus), True, Field.missing()
     return (), npu_reason is None, Field.missing()
@@ -187,7 +187,7 @@ def _cann_version() -> Field:
     return Field.missing()
 
 
-def _first_existing(*paths: str) -> Field:
+def _read_first_existing_path(*paths: str) -> Field:
     found = next((path for path in paths if os.path.exists(path)), None)
     return Field(redact_private(found)) if found else Field.missing()
 
@@ -212,7 +212,7 @@ def _memory_facts() -> dict[str, Field]:
     except OSError:
         pass
     total, available = found.get("MemTotal"), found.get("MemAvailable")
-    limit, used = _control_group()
+    limit, used = _cgroup_memory()
     if limit is not None and (total is None or limit < total):
         total = limit
         if used is not None:
@@ -225,7 +225,7 @@ def _memory_facts() -> dict[str, Field]:
     return facts
 
 
-def _control_group() -> tuple[int | None, int | None]:
+def _cgroup_memory() -> tuple[int | None, int | None]:
     """The memory limit and usage of the cgroup, version 1 or 2."""
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -278,8 +278,8 @@ _STALE_LOCK_SECONDS = 3600.0
 """Seconds after which a build's lock is considered stale."""
 
 
-def _extension_lock() -> Field:
-    """A stale lock of a build in torch's extensions folder: ``<root>/<python and CUDA>/<name>/lock``."""
+def _stale_extension_lock() -> Field:
+    """A lock left by a build in torch's extensions folder: ``<root>/<python and CUDA>/<name>/lock``."""
     import time
 
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.paths import exists, is_file, iter_parent_folders
 
 if sys.version_info >= (3, 11):
@@ -34,8 +34,8 @@ NON_PACKAGE_FOLDERS = frozenset(
 )
 
 
-class OwnPackage(msgspec.Struct, frozen=True):
-    """A project that can be installed from its folder."""
+class ProjectPackage(msgspec.Struct, frozen=True):
+    """The user's own project as a package that can be installed from its folder."""
 
     file: Path
     name: str
@@ -50,8 +50,8 @@ class OwnPackage(msgspec.Struct, frozen=True):
     """Console scripts by name, each as ``module:function``."""
 
 
-def own_package(folder: Path) -> OwnPackage | None:
-    """The package that a folder's project files define; None if they define none."""
+def project_package(folder: Path) -> ProjectPackage | None:
+    """The package that a folder's pyproject.toml, setup.cfg or setup.py defines; None if they define none."""
     setup, project = folder / "setup.py", folder / "pyproject.toml"
     told = _read_pyproject(project) if is_file(project) else None
     by_setup = _read_setup_files(setup) if is_file(setup) else None
@@ -61,14 +61,14 @@ def own_package(folder: Path) -> OwnPackage | None:
     both: dict[str, Any] = {}
     for source_of in (by_setup, by_config, told):  # later ones take precedence, as in setuptools
         both.update({key: value for key, value in (source_of or {}).items() if value})
-    name = canonical(both.get("name") or "")
+    name = canonical_package_name(both.get("name") or "")
     source = _source_folder(folder, name, both.get("where") or "")
     if source is None:
         return None
-    return OwnPackage(
+    return ProjectPackage(
         file=project if told is not None else setup if by_setup is not None else folder / "setup.cfg",
         name=name,
-        version=both.get("version") or _version_in(source, name),
+        version=both.get("version") or _version_from_module(source, name),
         source=source,
         requires=tuple(text for text in both.get("requires", ()) if _requirement_applies(text)),
         files=tuple(folder / one for one in both.get("files", ()) if is_file(folder / one)),
@@ -91,24 +91,25 @@ def _source_folder(folder: Path, name: str, package_dir: str) -> Path | None:
         return folder / package_dir
     module = name.replace("-", "_")
     for place in (folder / "src", folder):
-        found = packages_in_folder(place)
+        found = python_packages_in_folder(place)
         if module in {one.lower() for one in found} or (found - NON_PACKAGE_FOLDERS and place != folder):
             return place
         if module and any(is_file(one) for one in (place / module).glob("*.py")):  # a namespace package
             return place
-    return folder if packages_in_folder(folder) - NON_PACKAGE_FOLDERS else None
+    return folder if python_packages_in_folder(folder) - NON_PACKAGE_FOLDERS else None
 
 
-def packages_in_folder(folder: Path) -> set[str]:
-    """The packages directly in a folder."""
+def python_packages_in_folder(folder: Path) -> set[str]:
+    """The names of the Python packages (folders with ``__init__.py``) directly in a folder."""
     try:
         return {one.name for one in folder.iterdir() if is_file(one / "__init__.py")}
     except OSError:
         return set()
 
 
-def _version_in(source: Path, name: str) -> str:
-    module = next((one for one in packages_in_folder(source) if one.lower() == name.replace("-", "_")), None)
+def _version_from_module(source: Path, name: str) -> str:
+    """The ``__version__`` in the package's own source; empty if there is none."""
+    module = next((one for one in python_packages_in_folder(source) if one.lower() == name.replace("-", "_")), None)
     for file in ("__init__.py", "version.py") if module is not None else ():
         try:
             text = (source / str(module) / file).read_text(encoding="utf-8", errors="replace")
@@ -175,18 +176,21 @@ def _parse_setup_cfg(path: Path) -> dict[str, Any] | None:
     if not (parser.has_section("metadata") or parser.has_section("options")):
         return None
 
-    def option_lines(section: str, key: str) -> list[str]:
+    def setup_cfg_list(section: str, key: str) -> list[str]:
+        """The lines of a list-valued option."""
         return [line.strip() for line in parser.get(section, key, fallback="").splitlines() if line.strip()]
 
-    requires = option_lines("options", "install_requires")
+    requires = setup_cfg_list("options", "install_requires")
     named = [line.removeprefix("file:").split(",") for line in requires if line.startswith("file:")]
-    folders = (line.partition("=") for line in option_lines("options", "package_dir"))
+    folders = (line.partition("=") for line in setup_cfg_list("options", "package_dir"))
     where = [
-        *option_lines("options.packages.find", "where"),
+        *setup_cfg_list("options.packages.find", "where"),
         *(value.strip() for key, _, value in folders if not key.strip()),
     ]
     version = parser.get("metadata", "version", fallback="").strip()
-    found = [CONSOLE_SCRIPT_PATTERN.fullmatch(line) for line in option_lines("options.entry_points", "console_scripts")]
+    found = [
+        CONSOLE_SCRIPT_PATTERN.fullmatch(line) for line in setup_cfg_list("options.entry_points", "console_scripts")
+    ]
     return {
         "name": parser.get("metadata", "name", fallback="").strip(),
         "version": "" if version.startswith(("attr:", "file:")) else version,
@@ -248,6 +252,7 @@ def setup_requirements(text: str) -> SetupRequirements | None:
 
 
 def _called_name(node: ast.Call) -> str:
+    """The last part of a callee's name: ``setup`` for ``setuptools.setup(…)``."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
@@ -265,9 +270,11 @@ class _StringEvaluator:
                     self._bound.setdefault(name.id, []).append(node.value)
 
     def first_string(self, node: ast.expr | None) -> str:
+        """The first string that an expression gives; empty if there is none."""
         return next(self.strings_in(node), "")
 
     def strings_in(self, node: ast.expr | None, depth: int = 0) -> Iterator[str]:
+        """All strings that an expression gives, as far as they can be found without running it."""
         if node is None or depth > _MAX_DEPTH:
             return
         if isinstance(node, ast.Constant):
@@ -277,7 +284,7 @@ class _StringEvaluator:
             for value in self._bound.get(node.id, ()):
                 yield from self.strings_in(value, depth + 1)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            yield from self._requirements_named(node.slice.value)
+            yield from self._requirements_for_key(node.slice.value)
         elif isinstance(node, ast.Call):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 yield from self.strings_in(argument, depth + 1)
@@ -296,20 +303,25 @@ class _StringEvaluator:
                 if isinstance(child, ast.expr):
                     yield from self.strings_in(child, depth + 1)
 
-    def _requirements_named(self, key: Any) -> Iterator[str]:
+    def _requirements_for_key(self, key: Any) -> Iterator[str]:
         """The requirement that ``deps["accelerate"]`` refers to, from any string constant of the file."""
         for text in self._constants:
             match = re.match(r"[\w.-]+", text)
-            if isinstance(key, str) and match and canonical(match[0]) == canonical(key) and text != key:
+            if (
+                isinstance(key, str)
+                and match
+                and canonical_package_name(match[0]) == canonical_package_name(key)
+                and text != key
+            ):
                 yield text
                 return
         if isinstance(key, str):
             yield key
 
 
-def own_console_script(name: str, folder: Path) -> str | None:
+def project_console_script(name: str, folder: Path) -> str | None:
     """``module:function`` of a console script of the project's own package, in a folder or one above it."""
     if os.sep in name:
         return None
-    owned = (own_package(place) for place in iter_parent_folders(folder))
+    owned = (project_package(place) for place in iter_parent_folders(folder))
     return next((one.scripts[name] for one in owned if one is not None and name in one.scripts), None)

@@ -7,6 +7,6 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=8192)
-def canonical(name: str) -> str:
-    """A package's normalized name: ``flash_attn``, ``Flash.Attn`` and ``flash-attn`` give the same."""
+def canonical_package_name(name: str) -> str:
+    """A package's normalized name (PEP 503): ``flash_attn`` and ``Flash.Attn`` both give ``flash-attn``."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -12,7 +12,7 @@ from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
 from gonogo.evidence.environment.versions.json_listing import read_json
 from gonogo.evidence.environment.versions.listing import PackageListing
 from gonogo.evidence.environment.versions.locks import read_lock
-from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
+from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted_report
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
 from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
@@ -25,7 +25,9 @@ _NO_VERSIONS_IN_FILE = translated(
     "JSON, or the output of `gonogo env`"
 )
 _CANNOT_READ = translated("can't read {path}: {why}")
-_TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
+_TOO_LARGE = translated(
+    "the file has {size} KiB, and gonogo reads version lists only up to {limit} KiB: give the output of pip freeze"
+)
 _MAX_HEAD_BYTES = 1 << 18
 _SETUP_READERS = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
@@ -43,7 +45,7 @@ def read_environment(source: SourceFile) -> Environment:
     limit = _MAX_BYTES.get(kind, _DEFAULT_MAX_BYTES)
     if len(source.data) > limit:
         source.gap = source.gap or _TOO_LARGE.format(size=len(source.data) >> 10, limit=limit >> 10)
-        return listing.environment()
+        return listing.to_environment()
     if kind == "json":
         return read_json(listing)
     if kind == "lock":
@@ -57,10 +59,10 @@ def read_environment(source: SourceFile) -> Environment:
     elif kind in _SETUP_READERS:
         _SETUP_READERS[kind](listing)
     elif kind == "report":
-        read_pasted(listing)
+        read_pasted_report(listing)
     else:
         read_requirements(listing)
-    return listing.environment()
+    return listing.to_environment()
 
 
 def _file_format(source: SourceFile) -> str:
@@ -97,7 +99,7 @@ def _file_format(source: SourceFile) -> str:
     return "requirements"
 
 
-def environment_in(path: Path) -> Environment:
+def read_environment_file(path: Path) -> Environment:
     """The environment in a file. Raises UserError if it can't be read or contains no versions."""
     source = SourceFile.read(path)
     environment = read_environment(source)

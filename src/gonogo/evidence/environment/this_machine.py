@@ -14,21 +14,23 @@ from functools import cache
 from typing import Any
 
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.versions.listing import cuda_version_of_tag
 from gonogo.evidence.field import Field
 from gonogo.evidence.private import redact_private
 from gonogo.finding import Text
 
 
-def this_machine(deep: bool = False) -> Environment:
-    """The packages and version of the running Python; with ``deep`` also compilers, driver, memory, variables …"""
+def inspect_this_machine(deep: bool = False) -> Environment:
+    """The running Python and its packages; with ``deep`` also compilers, driver, memory, variables …"""
     packages: dict[str, Package] = {}
     torch_folder = None
     for folder in sys.path:
         for name, found_version in installed_distributions(folder or "."):
             if name not in packages:
-                packages[name] = Package(name, f"=={found_version}" if found_version else "", source=interpreter())
+                packages[name] = Package(
+                    name, f"=={found_version}" if found_version else "", source=interpreter_description()
+                )
                 if name == "torch":
                     torch_folder = os.path.join(folder or ".", "torch")
     torch = torch_build_info(torch_folder) if torch_folder is not None else {}
@@ -45,12 +47,12 @@ def this_machine(deep: bool = False) -> Environment:
         from gonogo.evidence.environment.machine import machine_facts
 
         facts.update(machine_facts(packages))
-    return Environment(packages=packages, sources=(interpreter(),), complete=True, torch=torch, **facts)
+    return Environment(packages=packages, sources=(interpreter_description(),), complete=True, torch=torch, **facts)
 
 
 @cache
-def interpreter() -> Text:
-    """The running Python, as named as a source of versions."""
+def interpreter_description() -> Text:
+    """How reports name the running Python as the source of a version."""
     where = redact_private(sys.executable or "python")
     return Text(f"this Python ({where})", f"当前 Python（{where}）")
 
@@ -65,11 +67,11 @@ def installed_distributions(folder: str) -> Iterator[tuple[str, str]]:
         stem, _, kind = entry.rpartition(".")
         if kind == "dist-info":
             name, _, version = stem.partition("-")
-            yield canonical(name), version
+            yield canonical_package_name(name), version
         elif kind == "egg-info":
             name, _, version = stem.partition("-")
             version = re.sub(r"-py\d[\d.]*(?:-.*)?$", "", version) or _version_in(os.path.join(folder, entry))
-            yield canonical(name), version
+            yield canonical_package_name(name), version
 
 
 def _version_in(path: str) -> str:

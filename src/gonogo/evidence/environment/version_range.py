@@ -22,33 +22,33 @@ _CLAUSE_PATTERN = r"\s*(~=|===?|!=|<=|>=|<|>)\s*v?([0-9a-zA-Z][0-9a-zA-Z.!+_-]{0
 _MAX_LENGTH = 1000
 
 
-class Interval(msgspec.Struct, frozen=True):
-    """The versions between two cuts."""
+class VersionInterval(msgspec.Struct, frozen=True):
+    """A half-open interval of versions."""
 
     start: Cut
     end: Cut
 
 
 class VersionSet(msgspec.Struct, frozen=True):
-    """A set of versions: sorted, disjoint intervals. ``named`` are the versions written in the specifier."""
+    """A set of versions as sorted, disjoint intervals. ``named`` are the versions written in the specifier."""
 
-    intervals: tuple[Interval, ...]
+    intervals: tuple[VersionInterval, ...]
     named: tuple[Version, ...] = ()
     local: str | None = None
     """The local version (``cu118``), if one was written."""
 
-    def has(self, version: Version) -> bool | None:
+    def contains(self, version: Version) -> bool | None:
         """Whether a version is in the set; None for a pre-release or development release exactly at its bound."""
         if self.local is not None and version.local is not None and version.local != self.local:
             return False
-        cut = (0, public(version), 0)
+        cut = (0, without_local_version(version), 0)
         if any(interval.start <= cut < interval.end for interval in self.intervals):
             return True
-        if version.is_prerelease and any(same_release(version, named) for named in self.named):
+        if version.is_prerelease and any(is_same_release(version, named) for named in self.named):
             return None if version not in self.named else False
         return False
 
-    def holds(self, other: VersionSet) -> bool | None:
+    def covers(self, other: VersionSet) -> bool | None:
         """True if the other set is a subset of this one, False if they are disjoint, None otherwise."""
         if not other.intervals:
             return None
@@ -60,12 +60,12 @@ class VersionSet(msgspec.Struct, frozen=True):
         return False if apart else None
 
 
-def public(version: Version) -> Version:
+def without_local_version(version: Version) -> Version:
     """The version without its local part: 2.1.0 for 2.1.0+cu118."""
     return version if version.local is None else parse_version(version.public) or version
 
 
-def same_release(first: Version, other: Version) -> bool:
+def is_same_release(first: Version, other: Version) -> bool:
     """Whether two versions belong to one release: 0.16.0rc1 and 0.16."""
     width = max(len(first.release), len(other.release))
     pad = [(*version.release, *(0,) * (width - len(version.release))) for version in (first, other)]
@@ -89,7 +89,7 @@ def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSe
     """
     if len(specifier) > _MAX_LENGTH:
         return None
-    intervals = [Interval(_LOWEST_BOUND, _HIGHEST_BOUND)]
+    intervals = [VersionInterval(_LOWEST_BOUND, _HIGHEST_BOUND)]
     named: list[Version] = []
     local: str | None = None
     for clause in specifier.split(","):
@@ -104,9 +104,9 @@ def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSe
             return None
         if version.local is not None and match[1] in ("==", "==="):
             local = version.local
-        named.append(public(version))
+        named.append(without_local_version(version))
         intervals = [
-            Interval(max(a.start, b.start), min(a.end, b.end))
+            VersionInterval(max(a.start, b.start), min(a.end, b.end))
             for a in intervals
             for b in found
             if max(a.start, b.start) < min(a.end, b.end)
@@ -116,13 +116,14 @@ def parse_specifier(specifier: str, *, released_only: bool = False) -> VersionSe
 
 def _clause_intervals(
     operator: str, version: Version, *, is_wildcard: bool, released_only: bool
-) -> tuple[Interval, ...] | None:
-    version = public(version)
+) -> tuple[VersionInterval, ...] | None:
+    """The versions that one clause (``>=1.2``) allows, as intervals."""
+    version = without_local_version(version)
     before, after = (0, version, 0), (0, version, 1)
     if operator == "~=":
         if len(version.release) < 2 or is_wildcard:
             return None
-        return (Interval(before, (0, _next_release(version.release[:-1], version.epoch), 0)),)
+        return (VersionInterval(before, (0, _next_release(version.release[:-1], version.epoch), 0)),)
     if is_wildcard:
         if operator not in ("==", "!="):
             return None
@@ -131,18 +132,18 @@ def _clause_intervals(
     else:
         start, end = before, after
     if operator in ("==", "==="):
-        return (Interval(start, end),)
+        return (VersionInterval(start, end),)
     if operator == "!=":
-        return (Interval(_LOWEST_BOUND, start), Interval(end, _HIGHEST_BOUND))
+        return (VersionInterval(_LOWEST_BOUND, start), VersionInterval(end, _HIGHEST_BOUND))
     if operator == ">=":
-        return (Interval(before, _HIGHEST_BOUND),)
+        return (VersionInterval(before, _HIGHEST_BOUND),)
     if operator == ">":
-        return (Interval(after, _HIGHEST_BOUND),)
+        return (VersionInterval(after, _HIGHEST_BOUND),)
     if operator == "<=":
-        return (Interval(_LOWEST_BOUND, after),)
+        return (VersionInterval(_LOWEST_BOUND, after),)
     # `<0.16` excludes pre-releases of 0.16.
     edge = version if version.is_prerelease else _first_dev_release(version.release, version.epoch)
-    return (Interval(_LOWEST_BOUND, (0, edge, 0)),)
+    return (VersionInterval(_LOWEST_BOUND, (0, edge, 0)),)
 
 
 def _first_dev_release(release: tuple[int, ...], epoch: int) -> Version:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.log.code_owner import code_place, distribution_of
 from gonogo.evidence.log.failure_log import LoggedError
 from gonogo.evidence.patterns import lazy_compile
@@ -76,7 +76,7 @@ _DERIVED_TRAINER_PATTERN = lazy_compile(
 
 
 class ApiMismatch(NamedTuple):
-    """``asks`` uses ``names`` that ``lacks`` doesn't have. Packages are empty if unknown.
+    """The package ``asks`` uses ``names`` that the installed ``lacks`` doesn't have; empty if unknown.
 
     ``by_user``: the user's own line uses them.
     """
@@ -104,7 +104,7 @@ def api_mismatch_of_error(error: LoggedError, versions: Mapping[str, str]) -> Ap
     """The mismatch reported by one exception of a log, or None."""
     raised = RaisedException(
         type=error.type,
-        message=parsed_message(error.type, error.message),
+        message=parse_message(error.type, error.message),
         frames=tuple(code_place(frame, versions) for frame in error.frames[-40:]),
         log=error.raised.at.path,
         line=error.raised.at.number,
@@ -117,7 +117,7 @@ def _parse_api_mismatch(exception: RaisedException, versions: Mapping[str, str])
     if message.subject == "NoneType":
         return None
     at = _requesting_frame(frames, message.form)
-    lacks = _lacking_package(message.form, message.subject, frames)
+    lacks = _package_lacking_name(message.form, message.subject, frames)
     asks = at.package if at is not None and at.package != lacks else ""
     if not asks and message.form == "no_module" and (found := _WRAPPED_IMPORT_PATTERN.search(message.text)):
         asks = distribution_of(found.group(1))
@@ -161,7 +161,7 @@ def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | Non
     return own[-1] if own else None
 
 
-def _lacking_package(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
+def _package_lacking_name(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
     """The distribution that lacks the name."""
     if form == "undefined_symbol":
         return library_package(subject)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.failure.collectives import collective_calls
-from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.failure.native import native_symbols
 from gonogo.evidence.log.code_owner import code_place
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_timeout_message
@@ -28,10 +28,10 @@ _MAX_FRAMES = 80
 def failure_facts(log: FailureLog) -> FailureFacts:
     """The facts of the first failure in the log; empty if there is none."""
     versions = log.setup.version_texts
-    root = first_failure(log)
-    error = first_error(log)
+    root = torchrun_first_failure(log)
+    error = first_root_error(log)
     if error is not None:
-        error = ended_by(log, error)
+        error = last_chained_error(log, error)
     chain = tuple(_exception_chain(error, versions)) if error is not None else ()
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
@@ -45,7 +45,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
         root_rank=root.rank if root is not None else None,
         collectives=tuple(collective_calls(log)),
         native=tuple(native_symbols(log)),
-        exit_codes=tuple(dict.fromkeys(code for _, code in exits(log))),
+        exit_codes=tuple(dict.fromkeys(code for _, code in process_exits(log))),
         versions=_versions_in_chain(chain, versions),
     )
 
@@ -54,8 +54,8 @@ _QUOTED_RANK_ERRORS_PATTERN = lazy_compile(r"^CheckpointException ranks:")
 """The exception of torch's distributed checkpoint, which quotes those of all ranks."""
 
 
-def first_error(log: FailureLog) -> LoggedError | None:
-    """The exception that occurred first and is not caused by another failure.
+def first_root_error(log: FailureLog) -> LoggedError | None:
+    """The exception that occurred first and is not a consequence of another failure.
 
     That is the exception of the rank that torchrun names; or else the earliest one, if all of them have timestamps;
     or else the first in the logs.
@@ -65,7 +65,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
     own = [error for error in own if not _QUOTED_RANK_ERRORS_PATTERN.search(error.message[:200])] or own
     if not own:
         return None
-    root = first_failure(log)
+    root = torchrun_first_failure(log)
     if root is not None and root.rank is not None:
         of_rank = [error for error in own if root.rank in error.ranks]
         if of_rank:
@@ -76,8 +76,8 @@ def first_error(log: FailureLog) -> LoggedError | None:
     return own[0]
 
 
-def ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
-    """The last exception of the chain that starts with the given one."""
+def last_chained_error(log: FailureLog, error: LoggedError) -> LoggedError:
+    """The last exception of the chain (``raise … from``) that starts with the given one."""
     by_cause = {
         (cause.at.path, cause.at.number): one
         for one in log.errors
@@ -122,7 +122,7 @@ def _exception_chain(error: LoggedError, versions: Mapping[str, str]) -> Iterato
     for one in reversed(raised):
         yield RaisedException(
             type=one.type,
-            message=parsed_message(one.type, one.message),
+            message=parse_message(one.type, one.message),
             frames=tuple(code_place(frame, versions) for frame in _without_recursion(one.frames)),
             log=one.at.path,
             line=one.at.number,
@@ -147,5 +147,5 @@ def _versions_in_chain(chain: Iterable[RaisedException], versions: Mapping[str, 
         named |= {frame.package for frame in one.frames if frame.package}
         named |= {package.name for package in one.message.packages}
         for module in (one.message.subject, *one.message.symbols):
-            named.add(canonical(module.partition(".")[0]))
+            named.add(canonical_package_name(module.partition(".")[0]))
     return {name: version for name, version in sorted(versions.items()) if name in named}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.log.code_owner import DISTRIBUTION_BY_MODULE
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import Message, PackageMention, Quantity
@@ -85,8 +85,8 @@ _UNIT_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "b": 1}
 _SECONDS_PER_UNIT = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 3600.0}
 
 
-class _Form(NamedTuple):
-    """The form of a message, its subject and the names in it."""
+class _ParsedForm(NamedTuple):
+    """The form of an exception message (``no attribute``, ``shape mismatch`` …), its subject and names."""
 
     form: str
     subject: str = ""
@@ -94,12 +94,12 @@ class _Form(NamedTuple):
     unexpected: tuple[str, ...] = ()
 
 
-def parsed_message(type_: str, text: str) -> Message:
+def parse_message(type_: str, text: str) -> Message:
     """Parse the message of an exception of that type."""
     looked_at = text[:_MAX_LENGTH]
     form = _parse_form(type_, looked_at)
     shapes, rest = _extract_shapes(looked_at)
-    quantities, rest = _quantities(rest)
+    quantities, rest = _extract_quantities(rest)
     packages = tuple(_package_mentions(looked_at))
     # Digits in versions and paths are not numbers of the message.
     for pattern in (_REQUIRED_VERSION_PATTERN, _FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN, _PATH, _DEVICE):
@@ -130,43 +130,44 @@ def parsed_message(type_: str, text: str) -> Message:
     )
 
 
-def _parse_form(type_: str, text: str) -> _Form:
+def _parse_form(type_: str, text: str) -> _ParsedForm:
     for pattern, form in _FORM_PATTERNS:
         if found := pattern.search(text):
             return form(found)
     if _STATE_DICT.search(text):
         missing, unexpected = _MISSING_KEYS.search(text), _UNEXPECTED_KEYS.search(text)
-        return _Form(
+        return _ParsedForm(
             "state_dict",
-            _following_text(text, "loading state_dict for "),
+            _text_after(text, "loading state_dict for "),
             _quoted_names(missing.group(1) if missing else ""),
             _quoted_names(unexpected.group(1) if unexpected else ""),
         )
     if found := _NOT_IN_CHECKPOINT.search(text):
-        return _Form("checkpoint_key", "", (found.group(1),))
+        return _ParsedForm("checkpoint_key", "", (found.group(1),))
     if type_ == "KeyError":
         # A KeyError's message is the repr of the key and nothing else.
-        return _Form("missing_key", "", (text.strip().strip("'\""),))
+        return _ParsedForm("missing_key", "", (text.strip().strip("'\""),))
     if _NOT_DIVISIBLE.search(text):
-        return _Form("not_divisible")
-    return _Form("size_mismatch") if _SIZE_MISMATCH.search(text) else _Form("")
+        return _ParsedForm("not_divisible")
+    return _ParsedForm("size_mismatch") if _SIZE_MISMATCH.search(text) else _ParsedForm("")
 
 
-_FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _Form]], ...] = (
-    (_UNEXPECTED_KEYWORD_PATTERN, lambda m: _Form("unexpected_keyword", m.group(1), (m.group(2),))),
-    (_MISSING_ARGUMENTS_PATTERN, lambda m: _Form("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
-    (_ARGUMENT_COUNT_PATTERN, lambda m: _Form("argument_count", m.group(1), (m.group(2), m.group(3)))),
-    (_UNDEFINED_SYMBOL_PATTERN, lambda m: _Form("undefined_symbol", m.group(1), (m.group(2),))),
-    (_NOT_IMPORTABLE, lambda m: _Form("not_importable", m.group(2), (m.group(1),))),
-    (_MISSING_MODULE_PATTERN, lambda m: _Form("no_module", m.group(1))),
-    (_NO_ATTRIBUTE, lambda m: _Form("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),))),
-    (_CONFIG_KEY_PATTERN, lambda m: _Form("missing_key", "config", (m.group(1),))),
-    (_NOT_DEFINED, lambda m: _Form("not_defined", "", (m.group(1),))),
-    (_MISSING_FILE_PATTERN, lambda m: _Form("no_file", m.group(1))),
+_FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _ParsedForm]], ...] = (
+    (_UNEXPECTED_KEYWORD_PATTERN, lambda m: _ParsedForm("unexpected_keyword", m.group(1), (m.group(2),))),
+    (_MISSING_ARGUMENTS_PATTERN, lambda m: _ParsedForm("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
+    (_ARGUMENT_COUNT_PATTERN, lambda m: _ParsedForm("argument_count", m.group(1), (m.group(2), m.group(3)))),
+    (_UNDEFINED_SYMBOL_PATTERN, lambda m: _ParsedForm("undefined_symbol", m.group(1), (m.group(2),))),
+    (_NOT_IMPORTABLE, lambda m: _ParsedForm("not_importable", m.group(2), (m.group(1),))),
+    (_MISSING_MODULE_PATTERN, lambda m: _ParsedForm("no_module", m.group(1))),
+    (_NO_ATTRIBUTE, lambda m: _ParsedForm("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),))),
+    (_CONFIG_KEY_PATTERN, lambda m: _ParsedForm("missing_key", "config", (m.group(1),))),
+    (_NOT_DEFINED, lambda m: _ParsedForm("not_defined", "", (m.group(1),))),
+    (_MISSING_FILE_PATTERN, lambda m: _ParsedForm("no_file", m.group(1))),
 )
 
 
-def _following_text(text: str, words: str) -> str:
+def _text_after(text: str, words: str) -> str:
+    """The text between ``words`` and the next colon."""
     return text.partition(words)[2].partition(":")[0].strip()[:120]
 
 
@@ -179,11 +180,12 @@ def _unique_names(names: Iterator[str] | list[str]) -> tuple[str, ...]:
 
 
 def _package_mentions(text: str) -> Iterator[PackageMention]:
+    """The packages that a message names with a version."""
     required: dict[str, str] = {}
     there: dict[str, str] = {}
     for match in _REQUIRED_VERSION_PATTERN.finditer(text):
         name, specifier = _distribution_name(match.group(1)), match.group(2).replace(" ", "").strip(",")
-        if specifier.startswith("==") and _is_found_version(text, match.start()):
+        if specifier.startswith("==") and _is_installed_version(text, match.start()):
             there.setdefault(name, specifier.removeprefix("=="))
         else:
             required.setdefault(name, specifier)
@@ -205,17 +207,18 @@ _NON_PACKAGE_WORDS = frozenset((
 # fmt: on
 
 
-def _is_found_version(text: str, start: int) -> bool:
+def _is_installed_version(text: str, start: int) -> bool:
+    """Whether the words before a version say that it is the installed one, not the required one."""
     before = text[max(start - 24, 0) : start].lower()
     return any(word in before for word in ("found ", "have ", "got ", "installed "))
 
 
 def _distribution_name(name: str) -> str:
     name = name.partition("[")[0]
-    return DISTRIBUTION_BY_MODULE.get(name, canonical(name))
+    return DISTRIBUTION_BY_MODULE.get(name, canonical_package_name(name))
 
 
-def sizes_in(text: str) -> list[int]:
+def parse_shape_sizes(text: str) -> list[int]:
     """The sizes of a shape as printed, with -1 where one is left open: ``16, -1, 128``."""
     return [int(size) for size in re.findall(r"-?\d{1,18}", text)]
 
@@ -224,7 +227,7 @@ def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The shapes, and the text without them."""
     shapes = []
     for match in _SHAPE.finditer(text):
-        shape = tuple(sizes_in(match.group(1) or match.group(2) or match.group(3) or ""))
+        shape = tuple(parse_shape_sizes(match.group(1) or match.group(2) or match.group(3) or ""))
         # A single number in parentheses is a remark, not a shape.
         if match.group(1) is not None or len(shape) > 1 or (match.group(2) and match.group(0)[0] == "["):
             shapes.append(shape)
@@ -234,7 +237,7 @@ def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     return tuple(dict.fromkeys(shapes))[:_MAX_NAMES], rest
 
 
-def _quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
+def _extract_quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
     """The sizes (in bytes) and durations (in seconds), and the text without them."""
     found = []
     for match in _SIZE.finditer(text):

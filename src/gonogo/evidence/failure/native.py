@@ -21,7 +21,7 @@ _MAX_SYMBOLS = 40
 
 
 def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
-    """The symbols without duplicates, in the order of the log."""
+    """The C++ symbols that libraries failed to find, without duplicates, in the order of the log."""
     seen: set[str] = set()
     for pattern, parts in (
         (_UNDEFINED_IN_LIBRARY_PATTERN, (_UNDEFINED_SYMBOL_PATTERN,)),
@@ -47,8 +47,8 @@ def _library_of_match(match: object) -> str:
     return groups[1] if len(groups) > 1 else ""
 
 
-def readable(symbol: str) -> str:
-    """The nested name of a mangled C++ symbol: ``c10::Error`` for ``_ZN3c105ErrorC2E…``; other symbols unchanged."""
+def demangled_name(symbol: str) -> str:
+    """The nested name of a mangled C++ symbol: ``c10::Error`` for ``_ZN3c105ErrorC2E…``."""
     position = next((len(start) for start in ("_ZNK", "_ZN", "_ZTVN", "_ZTIN") if symbol.startswith(start)), 0)
     names = []
     while position and position < len(symbol) and symbol[position].isdecimal():
@@ -60,7 +60,7 @@ def readable(symbol: str) -> str:
     return "::".join(names) or symbol
 
 
-def string_abi(symbol: str) -> str:
+def cxx11_string_abi(symbol: str) -> str:
     """The C++ ABI of a symbol with a std::string: ``"old"``, ``"new"``, or ``""`` if it has none."""
     if "__cxx1112basic_string" in symbol or "NSt7__cxx11" in symbol:
         return "new"

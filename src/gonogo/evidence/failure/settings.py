@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import CluePlace
@@ -41,7 +41,7 @@ class RunSetting(NamedTuple):
     @property
     def number(self) -> int | None:
         """The value as an integer, or None."""
-        return whole_number_in(self.value.replace("_", ""))
+        return parse_whole_number(self.value.replace("_", ""))
 
     @property
     def last_name(self) -> str:
@@ -49,7 +49,7 @@ class RunSetting(NamedTuple):
         return self.name.rpartition(".")[2].replace("-", "_").lower()
 
 
-LAUNCH = translated("the launch")
+LAUNCH = translated("the launch command")
 CONFIG = translated("the DeepSpeed config")
 SCRIPT = translated("the script")
 LOG = translated("the log")
@@ -65,6 +65,7 @@ def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
 
 
 def _run_settings(log: FailureLog) -> Iterator[RunSetting]:
+    """The settings in the launch, the config, the script and the log, in this order."""
     setup = log.setup
     yield from _settings_in_text(setup.launch, LAUNCH)
     if setup.deepspeed_config is not None:

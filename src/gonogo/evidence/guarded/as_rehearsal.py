@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from gonogo.evidence.guarded.divergence import divergence
-from gonogo.evidence.guarded.ends import cached_per_run, deepspeed_config, fatal_exception, roots, unlike
+from gonogo.evidence.guarded.divergence import find_divergence
+from gonogo.evidence.guarded.ends import (
+    cached_per_run,
+    deepspeed_config,
+    fatal_exception,
+    ranks_have_different_models,
+    root_deaths,
+)
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import ExceptionRecord
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
@@ -13,12 +19,14 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome,
 
 @cached_per_run
 def to_rehearsal_record(run: GuardedRun) -> RehearsalRecord:
-    """The root-cause exceptions of a guarded run, and the point where its ranks' collectives diverge.
+    """A guarded run as a rehearsal's record: its root-cause exceptions, and where its collectives diverge.
 
     Facts that only a rehearsal knows, such as memory, are empty, so that no hazard reports them.
     """
-    failed = {death.rank for death in roots(run) if death.how == "exception"}
-    diverged = divergence(run) if not unlike(run) else None  # otherwise the difference is the cause, and is reported
+    failed = {death.rank for death in root_deaths(run) if death.how == "exception"}
+    diverged = (
+        find_divergence(run) if not ranks_have_different_models(run) else None
+    )  # otherwise the difference is the cause, and is reported
     waiting = {rank for side in diverged.sides for rank in side.ranks} if diverged is not None else set()
     hosts = {rank.start.host for rank in run.ranks if rank.start is not None}
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)

@@ -11,12 +11,12 @@ from gonogo.evidence.guarded.last_seen import (
     POINT_TO_POINT_OPERATIONS,
     LastCollectives,
     collective_in_progress,
+    infer_native_collective,
     last_collectives_by_rank,
-    unnamed,
 )
 from gonogo.evidence.guarded.records import CalledCollective
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 _UNEVEN_COLLECTIVES = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
@@ -24,7 +24,7 @@ _UNEVEN_COLLECTIVES = frozenset({"all_to_all", "all_to_all_single", "all_gather"
 
 
 @cached_per_run
-def divergence(run: GuardedRun) -> Divergence | None:
+def find_divergence(run: GuardedRun) -> Divergence | None:
     """The first mismatched calls, or calls in which ranks wait for each other; None if no divergence is found."""
     seen = last_collectives_by_rank(run)
     still = find_hang(run)
@@ -59,7 +59,8 @@ def _waiting_for_finished_rank(
     if not ended or not lost or len(lost) < len(failed_ranks):
         return None
     heads: dict[int, CalledCollective | None] = {
-        rank: last_collectives[rank].pending or unnamed(last_collectives[rank], last_collectives) for rank in lost
+        rank: last_collectives[rank].pending or infer_native_collective(last_collectives[rank], last_collectives)
+        for rank in lost
     }
     return Divergence("ended", _divergence_sides(last_collectives, {**heads, **dict.fromkeys(ended)}))
 
@@ -102,7 +103,11 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
         others = len({(call.operator, call.peer) for call in heads.values()}) > 1
         group = next(iter(heads.values())).group
         before = next(
-            (one.call(group, index - 1) for one in last_collectives.values() if one.call(group, index - 1) is not None),
+            (
+                one.nth_call(group, index - 1)
+                for one in last_collectives.values()
+                if one.nth_call(group, index - 1) is not None
+            ),
             None,
         )
         return Divergence(
@@ -114,12 +119,13 @@ def _first_mismatched_calls(last_collectives: dict[int, LastCollectives]) -> Div
 
 
 def _call_signature(call: CalledCollective) -> tuple[object, ...]:
+    """What has to be the same on all ranks: operator, group, sizes."""
     sizes = () if call.operator in _UNEVEN_COLLECTIVES or "object" in call.operator else _element_counts(call)
     return call.operator, call.peer, sizes, call.dtype if sizes else ""
 
 
-def _place(call: CalledCollective) -> tuple[str, int] | None:
-    """The place of a call without a sequence number, to distinguish it from others."""
+def _call_site(call: CalledCollective) -> tuple[str, int] | None:
+    """The file and line of a call without a sequence number, to distinguish it from others."""
     return (call.frames[-1].path, call.frames[-1].line) if call.frames and not call.group else None
 
 
@@ -138,9 +144,9 @@ def _divergence_sides(
 ) -> tuple[Side, ...]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, call in pending_calls.items():
-        alike[(call.group, call.index, _call_signature(call), _place(call)) if call is not None else "ended"].append(
-            rank
-        )
+        alike[
+            (call.group, call.index, _call_signature(call), _call_site(call)) if call is not None else "ended"
+        ].append(rank)
     made = [_divergence_side(last_collectives, ranks, pending_calls[ranks[0]]) for ranks in alike.values()]
     return tuple(sorted(made, key=lambda side: (-len(side.ranks), side.ranks)))
 
@@ -160,7 +166,7 @@ def _divergence_side(
     return Side(
         ranks=tuple(sorted(ranks)),
         call=call,
-        guards=tuple(guards_of(frames)),
+        guards=tuple(conditions_around_stack(frames)),
         steps=first.step,
         functions=tuple(frame.function for frame in frames),
     )

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class RankDeath(msgspec.Struct, frozen=True):
-    """How a rank ended abnormally."""
+    """How a rank ended abnormally: by an exception, a signal or an exit status."""
 
     rank: int
     how: Literal["exception", "signal", "status", "vanished"]
@@ -42,13 +42,13 @@ def cached_per_run(answer: Callable[[GuardedRun], _Result]) -> Callable[[Guarded
     """Cache the answer for the most recent run, since several hazards need it."""
     kept: list[tuple[GuardedRun, _Result]] = []
 
-    def cached_answer(run: GuardedRun) -> _Result:
+    def cached_function(run: GuardedRun) -> _Result:
         if not kept or kept[0][0] is not run:
             kept[:] = [(run, answer(run))]
         return kept[0][1]
 
-    cached_answer.__doc__ = answer.__doc__
-    return cached_answer
+    cached_function.__doc__ = answer.__doc__
+    return cached_function
 
 
 @cached_per_run
@@ -59,17 +59,17 @@ def rank_deaths(run: GuardedRun) -> list[RankDeath]:
     return sorted(found, key=lambda death: (death.consequence, death.time, death.rank))
 
 
-def roots(run: GuardedRun) -> list[RankDeath]:
+def root_deaths(run: GuardedRun) -> list[RankDeath]:
     """The deaths that don't follow from another rank's, the earliest first; empty if there are none."""
     return [death for death in rank_deaths(run) if not death.consequence]
 
 
 def run_succeeded(run: GuardedRun) -> bool:
     """Whether the command exited with 0, and no rank died."""
-    return run.exit_status == 0 and not roots(run)
+    return run.exit_status == 0 and not root_deaths(run)
 
 
-def interrupted(run: GuardedRun) -> bool:
+def was_interrupted(run: GuardedRun) -> bool:
     """Whether the command was asked to end while it ran: Ctrl-C, a scheduler's SIGTERM."""
     return any(launch.interrupted for launch in run.launches)
 
@@ -91,7 +91,7 @@ MISMATCH_FACTS = ("deepspeed config", "model structure", "parameters", "trainabl
 """Facts that must agree on all ranks for training to work."""
 
 
-def unlike(run: GuardedRun) -> bool:
+def ranks_have_different_models(run: GuardedRun) -> bool:
     """Whether ranks have different models or configs, so that their collectives can't match."""
     compared = [rank.compared for rank in run.ranks if rank.compared is not None]
     return any(difference.fact in MISMATCH_FACTS for one in compared for difference in one.differences)
@@ -102,12 +102,12 @@ def have_all_ranks_joined(run: GuardedRun) -> bool:
     return any(rank.compared is not None and not rank.compared.missing for rank in run.ranks)
 
 
-def unseen(run: GuardedRun) -> list[int]:
+def ranks_without_records(run: GuardedRun) -> list[int]:
     """Ranks of the world without records in the folder."""
     return [number for number in range(run.world_size) if run.rank(number) is None] if run.ranks else []
 
 
-def stands(rank: GuardedRank) -> bool:
+def is_stalled(rank: GuardedRank) -> bool:
     """Whether the rank reported a stall and has shown no progress since."""
     if not rank.stalls:
         return False
@@ -121,7 +121,7 @@ def is_consequence(exception: ExceptionRecord) -> bool:
     return role_of_error(LoggedException(exception.type, exception.message, (), head)) is not Role.ROOT
 
 
-def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None) -> FailureLog:
+def to_failure_log(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None) -> FailureLog:
     """The ranks' exceptions as a log, for hazards that read logs."""
     lines: list[LogLine] = []
     for rank in ranks:
@@ -137,7 +137,7 @@ def log_of(run: GuardedRun, ranks: list[GuardedRank], setup: Setup | None = None
 
 
 def setup_of_run(run: GuardedRun) -> Setup:
-    """The known setup of the run: versions, the DeepSpeed config, the command."""
+    """What is known of the run's setup: versions, the DeepSpeed config, the command."""
     import shlex
 
     start = next((rank.start for rank in run.ranks if rank.start is not None), None)
@@ -215,7 +215,7 @@ def _rank_death(run: GuardedRun, rank: GuardedRank, first_ranks: set[int]) -> Ra
     if number is not None:
         # For ranks that the launcher killed afterwards, the time is when it noticed their end.
         time = rank.last_time if rank.rank in first_ranks or ended is None else ended[1]
-        later = (bool(first_ranks) and rank.rank not in first_ranks) or stands(
+        later = (bool(first_ranks) and rank.rank not in first_ranks) or is_stalled(
             rank
         )  # NCCL's watchdog aborts ranks that wait
         return RankDeath(rank.rank, "signal", time, number in TERMINATION_SIGNALS or later, signal=number)
@@ -239,6 +239,7 @@ def _first_line(message: str) -> str:
 
 
 def _nest_settings(settings: dict[str, str]) -> dict[str, object]:
+    """Settings with dotted names as nested mappings."""
     config: dict[str, object] = {}
     for path, text in settings.items():
         at = config

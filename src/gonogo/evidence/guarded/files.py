@@ -12,20 +12,20 @@ import msgspec
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun, Heartbeat, StackDump
 from gonogo.evidence.guarded.launch import LaunchRecord, read_children, read_launches
 from gonogo.evidence.guarded.records import (
-    Compared,
-    End,
+    EndRecord,
     ExceptionRecord,
-    Fault,
+    GuardFaultRecord,
     JoinRecord,
-    NonFinite,
+    NonFiniteRecord,
     Phase,
     PlacementSnapshot,
+    RankComparisonRecord,
     Record,
     StallEndRecord,
     StallRecord,
     StartRecord,
-    Step,
-    Thread,
+    StepRecord,
+    ThreadStack,
     WarningRecord,
 )
 from gonogo.evidence.paths import is_file
@@ -46,7 +46,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
 
 
-def encode(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
     """A record as a line of JSON, with its line ending."""
     return _encoder.encode(record) + b"\n"
 
@@ -61,7 +61,7 @@ def heartbeat_path(folder: str, rank: int) -> str:
     return f"{folder}/rank-{rank}.beat"
 
 
-def dump_path(folder: str, rank: int) -> str:
+def stack_dump_path(folder: str, rank: int) -> str:
     """The file with the stack traces of a rank that was ended by a signal."""
     return f"{folder}/rank-{rank}.dump"
 
@@ -75,7 +75,7 @@ def read_run(folder: str | Path) -> GuardedRun:
     found = [(int(name[1]), path) for path in files if (name := _RECORD_FILE_PATTERN.fullmatch(path.name))]
     launches = _launches_of_last_run(read_launches(folder))
     since = launches[0].started - _CLOCK_SKEW_SECONDS if launches else 0.0
-    ranks = [one for rank, path in sorted(found) if (one := read_rank(path, rank, since)) is not None]
+    ranks = [one for rank, path in sorted(found) if (one := read_rank_records(path, rank, since)) is not None]
     first = launches[0] if launches else None
     failed = next((one.exit_status for one in launches if one.exit_status), None)
     return GuardedRun(
@@ -96,7 +96,7 @@ def _launches_of_last_run(launches: list[LaunchRecord]) -> list[LaunchRecord]:
     return [one for one in launches if one.started == latest or not one.ended or one.ended >= latest]
 
 
-def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | None:
+def read_rank_records(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | None:
     """One rank's records of a run that started at ``start_time``; None if all are older.
 
     Raises OSError if the file can't be read.
@@ -120,7 +120,7 @@ def read_rank(path: Path, rank: int, start_time: float = 0.0) -> GuardedRank | N
     last = (trained or lives)[-1]
     last.earlier = [life for life in trained if life is not last]
     last.beat = read_heartbeat(Path(heartbeat_path(str(path.parent), rank)))
-    last.dump = read_dump(Path(dump_path(str(path.parent), rank)))
+    last.dump = read_stack_dump(Path(stack_dump_path(str(path.parent), rank)))
     return last
 
 
@@ -136,7 +136,7 @@ _DUMP_THREAD_PATTERN = re.compile(r"(Current thread|Thread) (0x[0-9a-f]+)(?: \[(
 _MAX_DUMP_BYTES = 1 << 20
 
 
-def read_dump(path: Path) -> StackDump | None:
+def read_stack_dump(path: Path) -> StackDump | None:
     """The stacks written by Python's fault handler, or None. If there are several dumps, the last one is used."""
     try:
         with path.open("rb") as file:
@@ -157,7 +157,9 @@ def read_dump(path: Path) -> StackDump | None:
     if not threads:
         return None
     # The fault handler writes the main thread, which is the oldest, last.
-    return StackDump(when, error, tuple(Thread(name, tuple(reversed(frames))) for name, frames in reversed(threads)))
+    return StackDump(
+        when, error, tuple(ThreadStack(name, tuple(reversed(frames))) for name, frames in reversed(threads))
+    )
 
 
 def _frame_owner(path: str) -> Owner:
@@ -172,11 +174,11 @@ def _add_record(rank: GuardedRank, record: Record) -> None:
             rank.start = record
         case JoinRecord():
             rank.joined = record
-        case Compared():
+        case RankComparisonRecord():
             rank.compared = record
         case PlacementSnapshot():
             rank.placements.append(record)
-        case Step():
+        case StepRecord():
             rank.steps.append(record)
         case WarningRecord():
             rank.warnings.append(record)
@@ -184,13 +186,13 @@ def _add_record(rank: GuardedRank, record: Record) -> None:
             rank.stalls.append(record)
         case StallEndRecord():
             rank.resumed.append(record)
-        case NonFinite():
+        case NonFiniteRecord():
             rank.nonfinite.append(record)
         case ExceptionRecord():
             rank.exceptions.append(record)
-        case Fault():
+        case GuardFaultRecord():
             rank.faults.append(record)
-        case End():
+        case EndRecord():
             rank.end = record
 
 

@@ -10,19 +10,19 @@ import msgspec
 
 from gonogo.evidence.guarded.launch import ChildExit, LaunchRecord
 from gonogo.evidence.guarded.records import (
-    Compared,
-    End,
+    EndRecord,
     ExceptionRecord,
-    Fault,
+    GuardFaultRecord,
     JoinRecord,
-    NonFinite,
+    NonFiniteRecord,
     Phase,
     PlacementSnapshot,
+    RankComparisonRecord,
     StallEndRecord,
     StallRecord,
     StartRecord,
-    Step,
-    Thread,
+    StepRecord,
+    ThreadStack,
     WarningRecord,
 )
 
@@ -46,7 +46,7 @@ class StackDump(msgspec.Struct, frozen=True):
     time: float
     error: str
     """``Segmentation fault``, ``Aborted`` …; empty for SIGTERM."""
-    threads: tuple[Thread, ...]
+    threads: tuple[ThreadStack, ...]
     """The main thread first."""
 
 
@@ -56,16 +56,16 @@ class GuardedRank(msgspec.Struct):
     rank: int
     start: StartRecord | None = None
     joined: JoinRecord | None = None
-    compared: Compared | None = None
+    compared: RankComparisonRecord | None = None
     placements: list[PlacementSnapshot] = []
-    steps: list[Step] = []
+    steps: list[StepRecord] = []
     warnings: list[WarningRecord] = []
     stalls: list[StallRecord] = []
     resumed: list[StallEndRecord] = []
-    nonfinite: list[NonFinite] = []
+    nonfinite: list[NonFiniteRecord] = []
     exceptions: list[ExceptionRecord] = []
-    faults: list[Fault] = []
-    end: End | None = None
+    faults: list[GuardFaultRecord] = []
+    end: EndRecord | None = None
     beat: Heartbeat | None = None
     dump: StackDump | None = None
     unreadable: int = 0
@@ -91,7 +91,7 @@ class GuardedRank(msgspec.Struct):
 
 
 class GuardedRun(msgspec.Struct):
-    """A guarded run: its ranks, and the parent's records of the command."""
+    """A run under ``gonogo run``: its ranks' records, and those of the process that started the command."""
 
     folder: str
     ranks: list[GuardedRank] = []

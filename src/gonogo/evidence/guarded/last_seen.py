@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.guarded.ends import fatal_exception, stands
+from gonogo.evidence.guarded.ends import fatal_exception, is_stalled
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import CalledCollective, Phase
 from gonogo.finding.frame import Frame
@@ -17,7 +17,7 @@ POINT_TO_POINT_OPERATIONS = frozenset(
 
 
 class LastCollectives(msgspec.Struct, frozen=True):
-    """A rank's collectives, as of its last record."""
+    """The collectives that a rank had called when it wrote its last record."""
 
     rank: int
     collectives: tuple[CalledCollective, ...]
@@ -43,8 +43,8 @@ class LastCollectives(msgspec.Struct, frozen=True):
         called = [one.index + 1 for one in self.collectives if one.group == group]
         return max([self.counts.get(group, 0), *called])
 
-    def call(self, group: str, index: int) -> CalledCollective | None:
-        """Its n-th collective in a group, if that is among the recorded ones."""
+    def nth_call(self, group: str, index: int) -> CalledCollective | None:
+        """The rank's n-th collective in a group, if that is among the recorded ones."""
         return next((one for one in self.collectives if one.group == group and one.index == index), None)
 
 
@@ -56,7 +56,7 @@ def last_collectives_by_rank(run: GuardedRun) -> dict[int, LastCollectives]:
 def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
     """The collectives from the rank's exception, last stall, stack dump or end, whichever applies, or None."""
     raised = fatal_exception(rank)
-    stall = rank.stalls[-1] if rank.stalls and stands(rank) else None
+    stall = rank.stalls[-1] if rank.stalls and is_stalled(rank) else None
     end = rank.end
     step = rank.last_step
     if raised is not None and (stall is None or raised.time > stall.time):
@@ -100,17 +100,17 @@ def collective_in_progress(
     inside = next(
         (f for f in reversed(collectives.frames) if f.path.endswith("torch/distributed/distributed_c10d.py")), None
     )
-    found = unnamed(collectives, last_collectives)
+    found = infer_native_collective(collectives, last_collectives)
     outside = tuple(frame for frame in collectives.frames if frame.owner != "torch")
     if inside is not None:
         return replace(found, operator=inside.function, frames=outside)
     return replace(found, frames=outside) if found.operator == "all_reduce" else None
 
 
-def unnamed(
+def infer_native_collective(
     collectives: LastCollectives, last_collectives: dict[int, LastCollectives], group: str = "", index: int = 0
 ) -> CalledCollective:
-    """A collective called from C++, such as DDP's gradient reduction, inferred from the rank's stack alone."""
+    """A collective called from C++ (DDP's gradient reduction), inferred from the rank's Python stack alone."""
     in_backward = any(frame.function == "_engine_run_backward" for frame in collectives.frames)
     return CalledCollective(
         "all_reduce" if in_backward else "a collective of torch's own",

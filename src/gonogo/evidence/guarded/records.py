@@ -19,6 +19,8 @@ WorldSize = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """Base of all records that a rank appends to its file."""
+
     time: float
 
 
@@ -87,7 +89,7 @@ class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
-    """The placement of tensors before the first step (``moment`` ``start``) or after (``first-step``), in bytes."""
+    """On which devices the tensors were before the first step (``moment`` ``start``) or after (``first-step``)."""
 
     places: tuple[PlacedTensors, ...] = ()
     moment: Literal["start", "first-step"] = "start"
@@ -121,7 +123,7 @@ class Difference(msgspec.Struct, frozen=True):
     """If the fact is a hash of settings: the settings that differ, each with its values and ranks."""
 
 
-class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
+class RankComparisonRecord(_Record, frozen=True, tag="compared", omit_defaults=True):
     """The result of comparing the ranks before the first step, written by rank 0."""
 
     differences: tuple[Difference, ...] = ()
@@ -133,7 +135,7 @@ class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
     world_size: WorldSize = 1
 
 
-class Memory(_Record, frozen=True, omit_defaults=True):
+class RankMemoryRecord(_Record, frozen=True, omit_defaults=True):
     """Memory used and available on a rank at one moment, in bytes; 0 if not measured."""
 
     host_bytes: int = 0
@@ -147,7 +149,7 @@ class Memory(_Record, frozen=True, omit_defaults=True):
     gpu_total: int = 0
 
 
-class Step(Memory, frozen=True, tag="step", omit_defaults=True):
+class StepRecord(RankMemoryRecord, frozen=True, tag="step", omit_defaults=True):
     """Optimizer steps up to number ``step``, and the memory of the rank; several quick steps share a record."""
 
     step: int = 0
@@ -198,11 +200,11 @@ class CalledCollective(msgspec.Struct, frozen=True, omit_defaults=True):
     ago: float = 0.0
     """Seconds between the call and the record that contains it."""
     returned: bool = False
-    """Whether the call returned. With NCCL, that only means that it was enqueued; see :class:`Queue`."""
+    """Whether the call returned. With NCCL, that only means that it was enqueued; see :class:`CollectiveQueue`."""
 
 
-class Queue(msgspec.Struct, frozen=True):
-    """The progress of a group's collectives as counted by its process group, including those called from C++."""
+class CollectiveQueue(msgspec.Struct, frozen=True):
+    """The progress of a group's collectives as its process group counts them, including those called from C++."""
 
     group: str
     enqueued: int
@@ -213,7 +215,7 @@ class Queue(msgspec.Struct, frozen=True):
     """Number of the last collective that NCCL completed."""
 
 
-class Thread(msgspec.Struct, frozen=True):
+class ThreadStack(msgspec.Struct, frozen=True):
     """A thread and its stack, outermost call first."""
 
     name: str
@@ -229,7 +231,7 @@ class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
     """Seconds since the last sign of progress."""
     median: float = 0.0
     """Median duration of the last steps; 0 before the first step."""
-    threads: tuple[Thread, ...] = ()
+    threads: tuple[ThreadStack, ...] = ()
     """The main thread first."""
     collectives: tuple[CalledCollective, ...] = ()
     """The most recent collectives, the latest last."""
@@ -239,7 +241,7 @@ class StallRecord(_Record, frozen=True, tag="stall", omit_defaults=True):
     Point-to-point operations are counted under ``"<group> between two"``, calls that create groups under
     ``"groups"``.
     """
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[CollectiveQueue, ...] = ()
     module: str | None = None
     """Path of the innermost module whose forward was running."""
     again: int = 0
@@ -253,8 +255,8 @@ class StallEndRecord(_Record, frozen=True, tag="resumed", omit_defaults=True):
     seconds: float = 0.0
 
 
-class NonFinite(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
-    """The first value that is not finite."""
+class NonFiniteRecord(_Record, frozen=True, tag="nonfinite", omit_defaults=True):
+    """The first module or gradient with a NaN or infinite value."""
 
     step: int = 0
     what: Literal["loss", "gradient", "activation", "parameter"] = "loss"
@@ -307,7 +309,7 @@ class ExceptionRecord(_Record, frozen=True, tag="exception", omit_defaults=True)
     counts: dict[str, int] = {}
 
 
-class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
+class GuardFaultRecord(_Record, frozen=True, tag="fault", omit_defaults=True):
     """An internal error of the guard, after which the guard (or the named part) is switched off."""
 
     part: str = ""
@@ -316,7 +318,7 @@ class Fault(_Record, frozen=True, tag="fault", omit_defaults=True):
     traceback: str = ""
 
 
-class End(_Record, frozen=True, tag="end", omit_defaults=True):
+class EndRecord(_Record, frozen=True, tag="end", omit_defaults=True):
     """The end of a rank, if Python could observe it."""
 
     reason: Literal["exit", "exception", "signal"] = "exit"
@@ -335,13 +337,13 @@ Record = (
     StartRecord
     | JoinRecord
     | PlacementSnapshot
-    | Compared
-    | Step
+    | RankComparisonRecord
+    | StepRecord
     | WarningRecord
     | StallRecord
     | StallEndRecord
-    | NonFinite
+    | NonFiniteRecord
     | ExceptionRecord
-    | Fault
-    | End
+    | GuardFaultRecord
+    | EndRecord
 )

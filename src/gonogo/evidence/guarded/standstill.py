@@ -10,15 +10,15 @@ from collections import defaultdict
 
 import msgspec
 
-from gonogo.evidence.guarded.ends import cached_per_run, fatal_exception, have_all_ranks_joined, rank_deaths, stands
+from gonogo.evidence.guarded.ends import cached_per_run, fatal_exception, have_all_ranks_joined, is_stalled, rank_deaths
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.last_seen import (
     POINT_TO_POINT_OPERATIONS,
     LastCollectives,
     collective_in_progress,
+    infer_native_collective,
     last_collectives_by_rank,
     members_of,
-    unnamed,
 )
 from gonogo.evidence.guarded.records import CalledCollective, StallRecord
 from gonogo.evidence.patterns import Pattern
@@ -29,7 +29,7 @@ _FROZEN_AFTER_SECONDS = 5.0
 
 
 class Hang(msgspec.Struct, frozen=True):
-    """A hang. ``late`` are the ranks that have not reached the collective in which the others wait."""
+    """A hang: the collective in which ranks wait, and ``late``, the ranks that have not reached it."""
 
     stalls: dict[int, StallRecord]
     """The last stall record of each rank that reported a stall."""
@@ -56,7 +56,7 @@ class Hang(msgspec.Struct, frozen=True):
 @cached_per_run
 def find_hang(run: GuardedRun) -> Hang | None:
     """The hang in which a run is or ended; None if there was none, it resumed, or a rank had failed before."""
-    stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
+    stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if is_stalled(rank)}
     if not stalls:
         return _hang_by_timeout(run)
     first = [rank.stalls[-1 - stalls[rank.rank].again :][0] for rank in run.ranks if rank.rank in stalls]
@@ -82,7 +82,7 @@ def _hang_by_timeout(run: GuardedRun) -> Hang | None:
     first = seen[over[0].rank]
     if any(collective_in_progress(seen[rank.rank], seen) is not None for rank in left):
         return None
-    call = first.pending or unnamed(first, seen)
+    call = first.pending or infer_native_collective(first, seen)
     waiting, late = (tuple(sorted(rank.rank for rank in some)) for some in (over, left))
     return Hang({}, seen, call, waiting, late) if late else None
 
@@ -120,7 +120,7 @@ def _find_awaited_collective(
         late = absent or (tuple(sorted(r for r in made if made[r] == fewest)) if fewest < most else ())
         index = fewest if late and not absent else most - 1
         waiting = tuple(sorted(rank for rank, count in made.items() if count > index and rank not in late))
-        calls = [call for rank in waiting if (call := last_collectives[rank].call(group, index)) is not None]
+        calls = [call for rank in waiting if (call := last_collectives[rank].nth_call(group, index)) is not None]
         calls += [
             call for rank in waiting if (call := last_collectives[rank].pending) is not None and call.group == group
         ]
@@ -140,7 +140,7 @@ def _find_awaited_collective(
 def _awaited_by_queue_counts(
     last_collectives: dict[int, LastCollectives], silent_ranks: tuple[int, ...]
 ) -> tuple[CalledCollective | None, tuple[int, ...], tuple[int, ...]]:
-    """The same from the counters of process groups, for collectives not called from Python."""
+    """The awaited collective by the process groups' own counters, for collectives not called from Python."""
     for group in sorted({group for one in last_collectives.values() for group in one.queued}):
         between_two = any(f"{group} between two" in one.counts for one in last_collectives.values())
         counted = {rank: one.queued[group] for rank, one in last_collectives.items() if group in one.queued}
@@ -155,7 +155,7 @@ def _awaited_by_queue_counts(
         first = last_collectives[waiting[0]]
         if first.pending is not None and first.pending.group == group:
             continue
-        return unnamed(first, last_collectives, group, fewest), waiting, late
+        return infer_native_collective(first, last_collectives, group, fewest), waiting, late
     return None, (), ()
 
 

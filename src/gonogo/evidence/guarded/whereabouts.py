@@ -83,13 +83,13 @@ _KNOWN_FRAMES = (
     ),
     (
         Pattern(r"in evaluate\b|in evaluation_loop\b|in predict\b|in generate\b"),
-        StackActivity(translated("evaluating or generating")),
+        StackActivity(translated("evaluating, or generating text")),
     ),
 )
 
 
-def whereabouts(frames: Sequence[Frame]) -> StackActivity | None:
-    """The activity shown by the innermost recognized frame; None if no frame is recognized."""
+def activity_in_stack(frames: Sequence[Frame]) -> StackActivity | None:
+    """What a process is doing, by the innermost recognized frame of its stack; None if none is recognized."""
     for frame in reversed(frames):
         text = (
             f"{frame.path.replace(chr(92), '/')} in {frame.function} {frame.path.rpartition('/')[2]} {frame.function}"

@@ -16,8 +16,8 @@ from gonogo.finding import Edit, translated
 Word = ShellWord
 """A word of a command: ``value`` (None if unknown), ``place``, ``reason``."""
 
-SEVERAL_VALUES = translated("it is given several values")
-_NOT_READ = translated("an argument that can't be determined may be an option")
+SEVERAL_VALUES = translated("the option is given several values")
+_NOT_READ = translated("an argument whose value is not known may be this option")
 
 
 class OptionTable(msgspec.Struct, frozen=True):
@@ -29,9 +29,9 @@ class OptionTable(msgspec.Struct, frozen=True):
     """Short options with their long names."""
     abbreviations: bool = True
 
-    def name_of(self, word: str) -> str | None:
-        """The name of the option that a word stands for (no dashes, ``_`` for ``-``); None if there is none."""
-        name = normal(word)
+    def option_name_of(self, word: str) -> str | None:
+        """The option that a word such as ``--num-nodes=2`` sets (no dashes, ``_`` for ``-``); None if none."""
+        name = normalize_option_name(word)
         if name in self.with_value or name in self.flags:
             return name
         if not word.startswith("--"):
@@ -43,7 +43,7 @@ class OptionTable(msgspec.Struct, frozen=True):
         return None
 
 
-def names(text: str) -> frozenset[str]:
+def split_names(text: str) -> frozenset[str]:
     """The names in a string, separated by white space."""
     return frozenset(text.split())
 
@@ -81,7 +81,7 @@ class Option(msgspec.Struct, frozen=True):
         return Field.of(tuple(word.value for word in self.values), place, SEVERAL_VALUES)
 
 
-def normal(word: str) -> str:
+def normalize_option_name(word: str) -> str:
     """An option's name: without its dashes, with ``_`` for ``-``."""
     return word.lstrip("-").replace("-", "_")
 
@@ -130,14 +130,14 @@ class CommandOptions:
         return iter(self.options)
 
     def __contains__(self, name: str) -> bool:
-        return normal(name) in self._options_by_name
+        return normalize_option_name(name) in self._options_by_name
 
     def get(self, *names: str) -> Field:
         """The value of an option under any of its names; the last one takes precedence.
 
         Absent if it is not given; unknown if a word with an unknown value may contain it.
         """
-        wanted = {normal(name) for name in names}
+        wanted = {normalize_option_name(name) for name in names}
         for option in reversed(self.options):
             if option.name in wanted:
                 return option.field
@@ -147,13 +147,13 @@ class CommandOptions:
         reason = (hiding.reason if hiding is not None else None) or _NOT_READ
         return Field.not_known(hiding.place if hiding is not None else None, reason)
 
-    def all(self, name: str) -> tuple[Field, ...]:
+    def all_values(self, name: str) -> tuple[Field, ...]:
         """All values given for an option, in order."""
-        return tuple(option.field for option in self._options_by_name.get(normal(name), ()))
+        return tuple(option.field for option in self._options_by_name.get(normalize_option_name(name), ()))
 
     def place_of(self, name: str) -> Place | None:
         """The place from the option's word to the end of its value; that of the last one if it is repeated."""
-        found = self._options_by_name.get(normal(name))
+        found = self._options_by_name.get(normalize_option_name(name))
         return found[-1].place if found else None
 
     def names(self) -> tuple[str, ...]:
@@ -170,9 +170,9 @@ class CommandOptions:
 
         The edit is empty if the option is not written literally in a file (:meth:`can_edit`).
         """
-        found = self._options_by_name.get(normal(name))
+        found = self._options_by_name.get(normalize_option_name(name))
         if not found or not self.can_edit(name):
-            return self._empty_edit()
+            return self._edit_without_change()
         place = found[-1].place
         source = place.source
         start, end = place.start, place.end
@@ -193,31 +193,31 @@ class CommandOptions:
 
     def replacing(self, name: str, value: str) -> Edit:
         """An edit that changes the option's value, or adds the option if it is not given."""
-        found = self._options_by_name.get(normal(name))
+        found = self._options_by_name.get(normalize_option_name(name))
         if not found:
             return self.adding(name, value)
         if not self.can_edit(name):
-            return self._empty_edit()
+            return self._edit_without_change()
         option = found[-1]
         place = option.field.place
         if option.attached and place is not None:
-            return place.edit(quoted(value))
+            return place.edit(quote_for_shell(value))
         if not option.values:
             end = option.word.place.end
-            return Place(option.word.place.source, end, end).edit(f" {quoted(value)}")
-        return _join_places(option.values[0].place, option.values[-1].place).edit(quoted(value))
+            return Place(option.word.place.source, end, end).edit(f" {quote_for_shell(value)}")
+        return _join_places(option.values[0].place, option.values[-1].place).edit(quote_for_shell(value))
 
     def adding(self, name: str, value: str | None = None) -> Edit:
         """An edit that appends an option, on a line of its own if the others are on separate lines."""
         if self.end is None or not self.end.source.writable:
-            return self._empty_edit()
+            return self._edit_without_change()
         written = name if name.startswith("-") else f"--{name}"
-        text = written if value is None else f"{written} {quoted(value)}"
+        text = written if value is None else f"{written} {quote_for_shell(value)}"
         return self.end.edit(f"{self._separator()}{text}")
 
     def can_edit(self, name: str) -> bool:
         """Whether the option is written literally in an editable file."""
-        found = self._options_by_name.get(normal(name))
+        found = self._options_by_name.get(normalize_option_name(name))
         if not found:
             return self.end is not None and self.end.source.writable
         option = found[-1]
@@ -232,13 +232,14 @@ class CommandOptions:
     def _is_literal(self, option: Option) -> bool:
         """Whether the option's own word is written literally, and no other word shares its place."""
         value = option.word.value or ""
-        if option.name not in normal(option.word.place.text) and value not in option.word.place.text:
+        if option.name not in normalize_option_name(option.word.place.text) and value not in option.word.place.text:
             return False
         key = (option.word.place.start, option.word.place.end)
         sharing = sum(1 for word in self.words if (word.place.start, word.place.end) == key)
         return sharing <= 1
 
-    def _empty_edit(self) -> Edit:
+    def _edit_without_change(self) -> Edit:
+        """An edit at the options' place that changes nothing."""
         place = self.end or (self.words[0].place if self.words else None)
         if place is None:
             return Edit("", 0, 0, b"", b"")
@@ -281,6 +282,6 @@ def _end_of_line(source: SourceFile, end: int) -> int | None:
     return None
 
 
-def quoted(value: str) -> str:
+def quote_for_shell(value: str) -> str:
     """A value quoted for a shell."""
     return value if value and all(c.isalnum() or c in "_-./:,=+@%" for c in value) else shlex.quote(value)

@@ -37,7 +37,7 @@ _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 class PlainCommand(msgspec.Struct, frozen=True):
-    """A command without its prefix. ``words[0]`` is the program."""
+    """A command without wrappers such as ``env`` or ``nohup``. ``words[0]`` is the program."""
 
     words: tuple[str, ...]
     environment: dict[str, str] = {}
@@ -146,7 +146,7 @@ def _parse_short_options(letters: str, rest: list[str]) -> PythonCommand | None:
     return None
 
 
-def shortened(words: Sequence[str], limit: int = 300) -> str:
+def shorten_command(words: Sequence[str], limit: int = 300) -> str:
     """A command as a user would type it, cut if it is too long."""
     text = shlex.join(words)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -17,7 +17,7 @@ from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.recognise import LauncherCall
 from gonogo.evidence.paths import exists
 from gonogo.evidence.shell.script_commands import ShellCommand
-from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.shell.text import Piece, joined_text
 from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -25,7 +25,7 @@ from gonogo.finding.errors import UserError
 
 def to_written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:
     """A file that a script writes, from the parts of its heredoc."""
-    return WrittenFile(path, text_of(pieces), place, all(piece.literal for piece in pieces))
+    return WrittenFile(path, joined_text(pieces), place, all(piece.literal for piece in pieces))
 
 
 def framework_of_call(call: LauncherCall) -> str | None:
@@ -79,11 +79,11 @@ def read_yaml_at(
         source = SourceFile.read(display_path(cwd / os.path.expanduser(path)))
     except UserError:
         return None
-    return _parsed(source.path, source.data, source.writable)
+    return _parse_yaml_once(source.path, source.data, source.writable)
 
 
 @lru_cache(maxsize=8)
-def _parsed(path: str, data: bytes, writable: bool) -> YamlFile:
+def _parse_yaml_once(path: str, data: bytes, writable: bool) -> YamlFile:
     """The YAML file, parsed once for all launches that name it."""
     return read_yaml(SourceFile(path, data, writable=writable))
 
@@ -108,10 +108,10 @@ def accelerate_config_of_call(
     return resolve_accelerate_config(field, cwd, written, launcher=call.launcher)
 
 
-def deepspeed_config_of(
+def named_deepspeed_config(
     call: LauncherCall, framework: str | None, framework_file: YamlFile | None, accelerate: AccelerateConfig | None
 ) -> Field:
-    """The DeepSpeed config that the files name: a path, or the name of a framework's preset."""
+    """The DeepSpeed config that a setting names: by its path, or by the name of a framework's preset."""
     for name in ("deepspeed_config", "deepspeed", "deepspeed_config_file", "ds_config", "ds_config_path"):
         field = call.options.get(name)
         if isinstance(field.value, tuple):

@@ -12,7 +12,7 @@ from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _NO_SUCH_FILE = translated("{path}: no such file")
-_NOT_A_NOTEBOOK = translated("{path}: not a notebook")
+_NOT_A_NOTEBOOK = translated("{path} is not a Jupyter notebook")
 YAML = (".yaml", ".yml")
 
 

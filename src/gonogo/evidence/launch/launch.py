@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import CommandOptions, Word, quoted
+from gonogo.evidence.launch.command_line import CommandOptions, Word, quote_for_shell
 from gonogo.evidence.launch.command_words import ProgramKind
-from gonogo.evidence.shell.absent import Absent
+from gonogo.evidence.shell.absent import MissingTarget
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
@@ -89,9 +89,9 @@ class Launch(msgspec.Struct, frozen=True):
     """The function that one of the project's console scripts calls in the program's module."""
     heredoc: WrittenFile | None = None
     """The program's code, if given by ``python - <<EOF``."""
-    absent: tuple[Absent, ...] = ()
+    absent: tuple[MissingTarget, ...] = ()
     """What its script changes into or sources before, and is not here."""
-    never: Absent | None = None
+    never: MissingTarget | None = None
     """What is not here, if the launch is therefore never started."""
     made_before: bool = False
     """Whether something before it may have made files: a program, ``mkdir``, ``cp``, ``>``."""
@@ -112,11 +112,11 @@ class Launch(msgspec.Struct, frozen=True):
         """
         value = field.string
         path = os.path.expanduser(value) if value else ""
-        whole = self.original(self.cwd / path)
+        whole = self.copy_source(self.cwd / path)
         return whole if path and (os.path.isabs(path) or os.path.isdir(self.cwd) or os.path.exists(whole)) else None
 
-    def original(self, path: Path) -> Path:
-        """The file that will be at a path: where the script copies it there and it is not there yet, what it copies."""
+    def copy_source(self, path: Path) -> Path:
+        """The original of a file that the script copies to ``path`` and that isn't there yet; else ``path``."""
         if not self.copied or os.path.exists(path):
             return path
         whole = os.path.normpath(path)
@@ -136,7 +136,7 @@ class Launch(msgspec.Struct, frozen=True):
         field = self.variables.get(name)
         place = field.place if field is not None else None
         if place is not None and place.source.writable and place.text.startswith(f"{name}="):
-            return place.edit(f"{name}={quoted(value)}")
+            return place.edit(f"{name}={quote_for_shell(value)}")
         if not self.source.writable:
             return Place(self.source, self.place.start, self.place.start).edit("")
         statement = self.statement or self.place
@@ -146,7 +146,7 @@ class Launch(msgspec.Struct, frozen=True):
         follows = source.data[:first].rstrip(b"\r\n").endswith(b"\\")
         if indent.strip(b" \t") or follows or statement.start != self.place.start:
             start = self.place.start
-            return Place(source, start, start).edit(f"{name}={quoted(value)} ")
+            return Place(source, start, start).edit(f"{name}={quote_for_shell(value)} ")
         ending = "\r\n" if source.line_bytes(source.line_of(first)).endswith(b"\r\n") else "\n"
         blanks = indent.decode("utf-8", "surrogateescape")
-        return Place(source, first, first).edit(f"{blanks}export {name}={quoted(value)}{ending}")
+        return Place(source, first, first).edit(f"{blanks}export {name}={quote_for_shell(value)}{ending}")

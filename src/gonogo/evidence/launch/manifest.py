@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
+from gonogo.evidence.launch.jobs.workload import Workload, local_path_of_mount, shell_code_of
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
@@ -32,9 +32,12 @@ _RUN_KEY_PATTERN = re.compile(rb"^run:", re.MULTILINE)
 _MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
-_TOO_MANY = translated("it contains more than {limit} jobs, and the rest were not read: give only the training job")
+_TOO_MANY = translated(
+    "the file contains more than {limit} jobs, and the rest were not read: give only the training job"
+)
 _TEMPLATE_NOTE = translated(
-    "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml"
+    "the file is a template, which is not YAML until it is rendered: check the rendered file, for example: "
+    "helm template . > job.yaml"
 )
 
 
@@ -52,10 +55,10 @@ def template_note(source: SourceFile) -> Text | None:
     """Advice to render a manifest that is still a template (Helm, Jinja); None for any other file."""
     lines = source.text.splitlines() if is_manifest(source) and "{{" in source.text else ()
     written = any("}}" in line.partition("#")[0].partition("{{")[2] for line in lines)
-    return _TEMPLATE_NOTE if written and not workloads(source) else None
+    return _TEMPLATE_NOTE if written and not parse_workloads(source) else None
 
 
-def _documents(source: SourceFile) -> list[YamlNode]:
+def _yaml_documents(source: SourceFile) -> list[YamlNode]:
     """The YAML documents of a file, up to the first that can't be parsed."""
     import yaml
 
@@ -74,7 +77,7 @@ def _documents(source: SourceFile) -> list[YamlNode]:
 
 
 @lru_cache(maxsize=16)
-def workloads(source: SourceFile) -> tuple[Workload, ...]:
+def parse_workloads(source: SourceFile) -> tuple[Workload, ...]:
     """The jobs of a file, in order; empty if it is no manifest, or broken."""
     if not is_manifest(source):
         return ()
@@ -82,7 +85,7 @@ def workloads(source: SourceFile) -> tuple[Workload, ...]:
     from gonogo.evidence.launch.jobs.skypilot import skypilot_task
 
     found: list[Workload] = []
-    for node in _documents(source):
+    for node in _yaml_documents(source):
         if len(found) >= _MAX_JOBS:
             source.gap = source.gap or _TOO_MANY.format(limit=_MAX_JOBS)
             break
@@ -95,7 +98,7 @@ def workloads(source: SourceFile) -> tuple[Workload, ...]:
 
 def workload_at(place: Place) -> Workload | None:
     """The job whose command is at ``place``; None if there is none."""
-    for work in workloads(place.source):
+    for work in parse_workloads(place.source):
         if work.words and work.words[0].place.start <= place.start <= work.words[-1].place.end:
             return work
     return None
@@ -113,13 +116,13 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
         return Piece(word.text, source, word.place.start, word.place.end)
 
     commands = []
-    for work in workloads(source):
+    for work in parse_workloads(source):
         words = tuple(ShellWord((to_piece(word),), word.place, quoted=True) for word in work.words)
         environment = {
             name: Variable((to_piece(word),), word.place, exported=True) for name, word in work.environment.items()
         }
         written = {os.path.normpath(path): ((to_piece(word),), word.place) for path, word in work.files.items()}
-        script = script_of(work)
+        script = shell_code_of(work)
         if script is not None:
             code, part = shell_code_source(script)
             inside = read_shell(code, folder, cwd_known=False, environment=environment, part=part)
@@ -144,7 +147,7 @@ def _map_to_local_path(word: ShellWord, workload: Workload, folder: Path) -> She
     from gonogo.evidence.shell.text import Piece, ShellWord
 
     option, equals, path = (word.value or "").rpartition("=")
-    here = brought(workload, path, folder) if path else None
+    here = local_path_of_mount(workload, path, folder) if path else None
     if here is None or (equals and not option.startswith("-")):
         return word
     return ShellWord((Piece(option + equals + here, *_span_of_word(word)),), word.place, quoted=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normal
+from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normalize_option_name
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
@@ -33,36 +33,36 @@ def parse_options(words: Sequence[ShellWord], end: Place | None = None) -> Comma
     while index < len(words):
         word = words[index]
         index += 1
-        written = _written_name(word)
+        written = _option_name_in(word)
         if written is None:
-            if word.many or (word.value is None and not word.quoted and not is_positional(word)):
-                complete = complete and not (word.many or word.place.text.startswith("$"))
+            if word.may_split or (word.value is None and not word.quoted and not is_positional(word)):
+                complete = complete and not (word.may_split or word.place.text.startswith("$"))
             positional.append(word)
             continue
         name, attached = written
         if attached:
-            options.append(Option(normal(name), word, attached=True))
+            options.append(Option(normalize_option_name(name), word, attached=True))
             continue
         values: list[ShellWord] = []
-        while index < len(words) and not is_option(words[index].value) and _written_name(words[index]) is None:
-            if words[index].many and (values or not words[index].place.text.lstrip('"').startswith("$")):
+        while index < len(words) and not is_option(words[index].value) and _option_name_in(words[index]) is None:
+            if words[index].may_split and (values or not words[index].place.text.lstrip('"').startswith("$")):
                 break
             values.append(words[index])
             index += 1
-            if values[-1].many and not values[-1].place.text.startswith(("$(", "`")):
+            if values[-1].may_split and not values[-1].place.text.startswith(("$(", "`")):
                 complete = False
                 break
-        options.append(Option(normal(name), word, tuple(values)))
+        options.append(Option(normalize_option_name(name), word, tuple(values)))
     return CommandOptions(options, positional, complete=complete, end=end or _end_place(words), words=words)
 
 
 def is_positional(word: ShellWord) -> bool:
-    """Whether a word of unknown value starts with literal text that can't begin an option: ``data/$X``."""
+    """Whether a partly unknown word begins with text that no option begins with: ``data/$X``."""
     first = word.pieces[0].text if word.pieces else None
     return bool(first) and not str(first).startswith("-")
 
 
-def _written_name(word: ShellWord) -> tuple[str, bool] | None:
+def _option_name_in(word: ShellWord) -> tuple[str, bool] | None:
     """The option's name that a word starts with, and whether its value is attached; None if it is no option."""
     value = word.value
     if value is None:
@@ -85,24 +85,24 @@ def _end_place(words: Sequence[ShellWord]) -> Place | None:
 
 
 def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
-    """The options of a program whose parser is known, and the words from the first that isn't its own on."""
+    """The options of a known program, and the words from the first that isn't one of its options."""
     options: list[Option] = []
     complete = True
     index = 0
     while index < len(words):
         word = words[index]
-        if word.value is None and word.many:
+        if word.value is None and word.may_split:
             complete = False
             index += 1
             continue
-        written = _written_name(word)
+        written = _option_name_in(word)
         if written is None:
             break
         index += 1
         name, attached = written
         if name == "--":
             break
-        known = table.name_of(name)
+        known = table.option_name_of(name)
         short = not name.startswith("--") and known is None and len(name) > 2 and table.short.get(name[1])
         if short and word.value is not None:
             # -n8: the value is part of the word.
@@ -112,9 +112,9 @@ def parse_known_options(words: Sequence[ShellWord], table: OptionTable) -> tuple
             continue
         takes = known in table.with_value if known is not None else False
         if attached or not takes or index >= len(words):
-            options.append(Option(known or normal(name), word, attached=attached))
+            options.append(Option(known or normalize_option_name(name), word, attached=attached))
             continue
-        options.append(Option(known or normal(name), word, (words[index],)))
+        options.append(Option(known or normalize_option_name(name), word, (words[index],)))
         index += 1
     used = words[:index]
     return CommandOptions(options, (), complete=complete, end=_end_place(used), words=used), tuple(words[index:])

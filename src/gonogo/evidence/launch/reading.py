@@ -10,20 +10,20 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import quoted
+from gonogo.evidence.launch.command_line import quote_for_shell
 from gonogo.evidence.launch.configs import (
     accelerate_config_of_call,
-    deepspeed_config_of,
     framework_config_of_call,
     framework_of_call,
     is_llamafactory_config,
+    named_deepspeed_config,
     to_written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers import LAUNCHERS
-from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, LaunchSize, count
+from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, LaunchSize, to_positive_count
 from gonogo.evidence.launch.launchers.recognise import (
     LauncherCall,
     console_script_call,
@@ -36,8 +36,8 @@ from gonogo.evidence.launch.launchers.slurm import (
     srun_launch_size,
     with_gpus_per_node,
 )
-from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
-from gonogo.evidence.paths import exists, opened
+from gonogo.evidence.launch.launchers.slurm import slurm_variables as slurm_variables
+from gonogo.evidence.paths import exists, open_for_reading
 from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -45,15 +45,15 @@ from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_DISTRIBUTED_BY_MPI = translated("MPI distributes them over its hosts")
+_DISTRIBUTED_BY_MPI = translated("MPI distributes the processes over its hosts")
 
 _UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
 _MAX_LAUNCHES = 200
 _UNKNOWN_TEXT_MARK = "\0"
-_SCRIPT_NOT_READ = translated("{path}, which it runs, was not read: {why}")
-_TOO_MANY_LAUNCHES = translated("read up to line {line}: it has more than {limit} launches")
-_VALUE_UNKNOWN = translated("its value can't be determined")
+_SCRIPT_NOT_READ = translated("the script runs {path}, which was not read: {why}")
+_TOO_MANY_LAUNCHES = translated("the file was read only up to line {line}: it has more than {limit} launches")
+_VALUE_UNKNOWN = translated("the variable's value can't be determined")
 
 
 @lru_cache(maxsize=1)  # a hazard that compares the launches of one script asks for them at each of these
@@ -92,7 +92,7 @@ def launches_of_command(
 
 def typed_words(words: Sequence[str]) -> tuple[list[ShellWord], SourceFile]:
     """A command typed on the command line, as words with places in a source of their own."""
-    shown = [quoted(word) for word in words]
+    shown = [quote_for_shell(word) for word in words]
     text = " ".join(shown)
     source = SourceFile.from_text("<command>", text)
     found = []
@@ -137,7 +137,7 @@ def _launches_of_commands(
 
 
 def _mark_never_started(command: ShellCommand, launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
-    """The launches of a script, with what is not there for the command that runs the script."""
+    """The launches of a script, with what is missing on disk for the command that runs the script."""
     if not command.absent:
         return launches
     return tuple(
@@ -186,7 +186,7 @@ def _follow_script(
     asked = {**slurm, **slurm_options(call.slurm)} if call.slurm is not None else dict(slurm)
     if call.code is not None:
         given = slurm_variables(with_gpus_per_node(dict(asked)))
-        inside = _inside(call.code, command, environment, given)
+        inside = _commands_of_bash_c(call.code, command, environment, given)
         return _launches_of_commands(inside, source, with_gpus_per_node(asked), depth + 1, barren)
     if call.from_input:
         inside = _stdin_commands(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
@@ -236,7 +236,8 @@ def _caller_key(
     """A cache key of all that a script gets from its caller, without source positions."""
 
     def comparable_words(words: Sequence[ShellWord] | None) -> tuple[object, ...] | None:
-        return None if words is None else tuple((word.value, word.many, word.quoted) for word in words)
+        """Words as a cache key: their texts without source positions."""
+        return None if words is None else tuple((word.value, word.may_split, word.quoted) for word in words)
 
     variables = {
         (name, one.value, one.exported, one.unset, comparable_words(one.array)) for name, one in environment.items()
@@ -244,7 +245,7 @@ def _caller_key(
     return comparable_words(arguments), frozenset(variables), frozenset(initial_variables.items())
 
 
-def _inside(
+def _commands_of_bash_c(
     code: ShellWord, command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
 ) -> list[ShellCommand]:
     """The commands of ``bash -c CODE``."""
@@ -282,7 +283,7 @@ def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
         return None
     whole = os.path.join(command.cwd, path)
     try:
-        with opened(whole) as file:
+        with open_for_reading(whole) as file:
             first = file.readline(100)
     except OSError:
         return None
@@ -294,7 +295,7 @@ def _shebang_script_call(command: ShellCommand) -> LauncherCall | None:
 def _project_command_call(command: ShellCommand) -> LauncherCall | None:
     """``NAME``: a command that the project's own package installs."""
     name = command.words[0].value if command.words else None
-    own = own_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
+    own = project_console_script(name, command.cwd) if name and not name.startswith(("-", ".")) else None
     return console_script_call(command.words, own.partition(":")[0]) if own is not None else None
 
 
@@ -309,7 +310,7 @@ def _launch_environment(call: LauncherCall, command: ShellCommand) -> dict[str, 
     return {name: msgspec.structs.replace(variable, exported=True) for name, variable in environment.items()}
 
 
-def _variable_field(variable: Variable) -> Field:
+def _field_of_variable(variable: Variable) -> Field:
     if variable.unset:
         return Field.missing()
     value = variable.value
@@ -320,11 +321,11 @@ def _variable_field(variable: Variable) -> Field:
 
 def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
     variables = _launch_environment(call, command)
-    environment = {name: _variable_field(variable) for name, variable in variables.items()}
+    environment = {name: _field_of_variable(variable) for name, variable in variables.items()}
     slurm = with_gpus_per_node({**directive, **(slurm_options(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _working_directory(call, command)
     path, path_complete, path_unread = _python_path(variables.get("PYTHONPATH"), command.cwd, cwd)
-    own = own_console_script(call.console_script, cwd) if call.console_script else None
+    own = project_console_script(call.console_script, cwd) if call.console_script else None
     if own is not None:
         program = Field.of(own.partition(":")[0], call.program.place)
         call = msgspec.structs.replace(call, program=program, program_kind="module")
@@ -333,8 +334,8 @@ def _build_launch(call: LauncherCall, command: ShellCommand, directive: Mapping[
     if framework is None and framework_file is not None and is_llamafactory_config(framework_file):
         framework = "llamafactory"
     accelerate_field, accelerate, accelerate_notes = accelerate_config_of_call(call, cwd, environment, command)
-    world = world_of(call, environment, slurm, cwd, accelerate.get if accelerate is not None else None)
-    deepspeed = deepspeed_config_of(call, framework, framework_file, accelerate)
+    world = launch_size_of_call(call, environment, slurm, cwd, accelerate.get if accelerate is not None else None)
+    deepspeed = named_deepspeed_config(call, framework, framework_file, accelerate)
     image = _container_image(call, slurm)
     launcher = call.launcher
     if launcher == "python" and call.slurm is not None:
@@ -460,7 +461,7 @@ def _is_project_root(folder: Path) -> bool:
     return any(exists(folder / name) for name in (".git", "pyproject.toml", "setup.py"))
 
 
-def world_of(
+def launch_size_of_call(
     call: LauncherCall,
     variables: Mapping[str, Field],
     slurm: Mapping[str, Field],
@@ -474,7 +475,7 @@ def world_of(
         unknown = Field.not_known(call.launcher_options.end, UNSETTLED)
         return LaunchSize(unknown, unknown, unknown)
     if call.mpirun is not None:
-        total = count(call.mpirun.get("np", "n", "c"))
+        total = to_positive_count(call.mpirun.get("np", "n", "c"))
         unknown = Field.not_known(total.place, _DISTRIBUTED_BY_MPI)
         return LaunchSize(unknown, unknown, total)
     return srun_launch_size(slurm) if call.slurm is not None else _launch_size_without_launcher(variables)
@@ -483,7 +484,7 @@ def world_of(
 def _launch_size_without_launcher(variables: Mapping[str, Field]) -> LaunchSize:
     size = variables.get("WORLD_SIZE")
     if size is not None and "RANK" in variables:
-        total = count(size)
+        total = to_positive_count(size)
         unknown = Field.not_known(size.place, UNSETTLED)
         return LaunchSize(unknown, unknown, total)
     one = Field.of(1, None, ALONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.failure import CodePlace
@@ -117,8 +117,8 @@ class CodeOwner(NamedTuple):
     release: str = ""
 
 
-def owner_of(path: str) -> CodeOwner:
-    """The owner of the code at a path from a traceback."""
+def code_owner_of_path(path: str) -> CodeOwner:
+    """Which package, if any, the code at a path from a traceback belongs to."""
     if found := _SITE_PACKAGES_PATTERN.search(path):
         inside, release = found.group(1), ""
         if egg := _EGG_PATTERN.match(inside):
@@ -140,13 +140,13 @@ def owner_of(path: str) -> CodeOwner:
             package = _REPOSITORIES.get(pieces[index].lower())
             if package is not None and pieces[index + 1] in _REPOSITORY_FOLDERS:
                 return CodeOwner("clone", package, _module_name("/".join(pieces[index + 1 :])))
-    if is_library(path):
+    if is_library_path(path):
         return CodeOwner("python")
     return CodeOwner("user")
 
 
 def _outermost_package(pieces: list[str], index: int) -> int:
-    """Where the framework's package begins whose folder the one at ``index`` is.
+    """The index in the path at which the framework's package begins that contains the folder at ``index``.
 
     swift/megatron/model and verl/utils/vllm/utils.py are not Megatron's and vLLM's; verl/third_party/vllm is.
     """
@@ -162,7 +162,7 @@ def _outermost_package(pieces: list[str], index: int) -> int:
 
 def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
     """A frame with its owner; if the path has no version, it is taken from ``versions`` (by canonical name)."""
-    owner = owner_of(frame.path)
+    owner = code_owner_of_path(frame.path)
     return CodePlace(
         path=frame.path,
         line=frame.line,
@@ -177,7 +177,7 @@ def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
 
 def is_user_path(path: str) -> bool:
     """True for a path that belongs to no package, no known framework and not to Python itself."""
-    return owner_of(path).owner == "user"
+    return code_owner_of_path(path).owner == "user"
 
 
 def distribution_of(module: str) -> str:

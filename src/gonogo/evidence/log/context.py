@@ -41,7 +41,7 @@ _VISIBLE_GPUS_PATTERN = Pattern(_VISIBLE_DEVICES_PATTERN)
 
 
 @lru_cache(maxsize=1)
-def outside_training(log: FailureLog) -> bool:
+def is_outside_training(log: FailureLog) -> bool:
     """True for the log of another program (serving), or of a run that only generates."""
     if log.find(OTHER_PROGRAM_PATTERN) is not None:
         return not log.passes("transformers/trainer.py", "trl/trainer", "deepspeed/runtime", "/verl/", "openrlhf")
@@ -51,7 +51,7 @@ def outside_training(log: FailureLog) -> bool:
 
 
 @lru_cache(maxsize=1)
-def under_zero3(log: FailureLog) -> bool | None:
+def is_under_zero3(log: FailureLog) -> bool | None:
     """True if the setup or the log mentions ZeRO-3, False if the setup says another stage, else None."""
     stage = log.setup.zero_stage
     if stage is not None:
@@ -71,7 +71,7 @@ def uses_fsdp(log: FailureLog) -> bool:
 @lru_cache(maxsize=1)
 def has_several_processes(log: FailureLog) -> bool | None:
     """True if the log or the launch command shows several processes, False if only one is requested, else None."""
-    processes = log.setup.processes
+    processes = log.setup.processes_per_node
     if processes is not None and processes > 1:
         return True
     if len({line.rank for line in log.lines if line.rank is not None}) > 1:

@@ -28,7 +28,7 @@ class FirstFailure(msgspec.Struct, frozen=True):
     host: str | None
 
 
-def first_failure(log: FailureLog) -> FirstFailure | None:
+def torchrun_first_failure(log: FailureLog) -> FirstFailure | None:
     """The block below torchrun's "Root Cause (first observed failure)", or None."""
     found = log.find(_ROOT_CAUSE_PATTERN)
     if found is None:
@@ -42,7 +42,7 @@ def first_failure(log: FailureLog) -> FirstFailure | None:
     )
 
 
-def exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
+def process_exits(log: FailureLog) -> Iterator[tuple[LineMatch, int]]:
     """The lines that state a process's exit code; for a signal it is negative (137, from a shell, becomes -9)."""
     for found in log.find_all(_EXIT_CODE_PATTERN):
         fields = next((group for group in found.match.groups() if group), "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.setup import Setup
@@ -80,7 +80,7 @@ def complete_setup_from_log(
             position = 0
             while banner_match := banner.search(lines[index].text, position):
                 name = banner_match.group(1).lower()
-                versions.setdefault(canonical(_ALIASES.get(name, name)), banner_match.group(2))
+                versions.setdefault(canonical_package_name(_ALIASES.get(name, name)), banner_match.group(2))
                 position = banner_match.end(2)
     met = (_launch_line(lines[index].text) for index in islice(candidates(_LAUNCH_LINE_PATTERN), _MAX_LINES))
     launches = [launch for launch in met if launch]

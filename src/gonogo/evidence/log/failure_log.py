@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
+from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightRecorderDump, parse_flight_recorder_dump
 from gonogo.evidence.log.code_owner import is_user_path
 from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, clean_lines
 from gonogo.evidence.log.role import Role, is_advice, role_of_error
 from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.log.traceback import LogFrame, RaisedError, parse_tracebacks
-from gonogo.evidence.patterns import Match, Pattern, lazy_compile, shape_of
+from gonogo.evidence.patterns import Match, Pattern, lazy_compile, with_numbers_zeroed
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
@@ -68,7 +68,7 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def frames(self) -> tuple[LogFrame, ...]:
-        """Outermost first; empty if the log shows none. Frames of the causing exceptions aren't included."""
+        """The frames, outermost first, without those of causing exceptions; empty if the log shows none."""
         return self.raised.frames
 
     @property
@@ -82,11 +82,11 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def innermost(self) -> LogFrame | None:
-        """Where it was raised."""
+        """The frame in which it was raised."""
         return self.frames[-1] if self.frames else None
 
     def passes(self, *fragments: str) -> bool:
-        """True if any frame's path, function or code has a fragment: ``passes("zero/stage3.py", "backward")``."""
+        """Whether any frame's path, function or code contains a fragment: ``passes("zero/stage3.py", "backward")``."""
         return self.frame(*fragments) is not None
 
     def frame(self, *fragments: str) -> LogFrame | None:
@@ -122,7 +122,7 @@ class FailureLog:
         lines: Sequence[LogLine],
         known_setup: Setup,
         logs: tuple[LogFileInfo, ...] = (),
-        dumps: tuple[FlightDump, ...] = (),
+        dumps: tuple[FlightRecorderDump, ...] = (),
     ) -> None:
         self.lines = lines
         self.logs = logs
@@ -146,7 +146,7 @@ class FailureLog:
         return tuple(error for error in self._merged_errors if error.type)
 
     @cached_property
-    def cut(self) -> tuple[LoggedError, ...]:
+    def truncated_errors(self) -> tuple[LoggedError, ...]:
         """Tracebacks cut off by the log's end, before the line that names the exception: type and message are empty.
 
         Logs are often pasted this way. If only one failure has these innermost frames, they identify it even so.
@@ -188,13 +188,13 @@ class FailureLog:
             yield index
 
     def says(self, pattern: Pattern) -> bool:
-        """True if any line matches, advice or not."""
+        """Whether any line of the log matches the pattern, even if it is only advice."""
         return any(pattern.search(self.lines[index].text) for index in self._candidates(pattern))
 
     def has(self, text: str) -> bool:
-        """True if any line contains the literal, advice or not."""
+        """Whether any line of the log contains the text, even if it is only advice."""
         looked_for = text.encode("utf-8", "replace")
-        if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
+        if self._shapes is not None and b"\n" not in looked_for and with_numbers_zeroed(looked_for) not in self._shapes:
             return False
         return looked_for in (
             self._utf8_text if self._distinct_text is None or b"\n" in looked_for else self._distinct_text
@@ -215,16 +215,17 @@ class FailureLog:
         return [other for other in self.lines[index + 1 : index + 1 + count] if other.path == line.path]
 
     def passes(self, *fragments: str) -> bool:
-        """True if a frame of any traceback contains one of the fragments in its path, function or code."""
+        """Whether a frame of any traceback contains one of the fragments in its path, function or code."""
         return any(error.passes(*fragments) for error in self._merged_errors)
 
     @cached_property
     def _utf8_text(self) -> bytes:
+        """All lines as one UTF-8 text, which patterns search."""
         return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
 
     @cached_property
     def _distinct_text(self) -> bytes | None:
-        """Each distinct line once if the log repeats itself, since hundreds of patterns search it; else None."""
+        """Each distinct line once, if the log repeats itself, since hundreds of patterns search it; else None."""
         texts = dict.fromkeys(line.text for line in self.lines)
         if 2 * len(texts) > len(self.lines) or len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
@@ -238,7 +239,7 @@ class FailureLog:
         """
         if len(self.lines) < _MIN_LINES_TO_DEDUPLICATE:
             return None
-        return b"\n".join(dict.fromkeys(shape_of(self._utf8_text).split(b"\n")))
+        return b"\n".join(dict.fromkeys(with_numbers_zeroed(self._utf8_text).split(b"\n")))
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -250,6 +251,7 @@ class FailureLog:
 
     @cached_property
     def _index_by_line(self) -> dict[tuple[str, int], int]:
+        """The index of each line by the log's path and the line's number."""
         return {(line.path, line.number): index for index, line in enumerate(self.lines)}
 
 
@@ -262,8 +264,8 @@ class LogFileInfo(msgspec.Struct, frozen=True):
     dropped_bytes: int = 0
 
 
-def span_of(line: LogLine) -> Span:
-    """A log line as evidence of a finding."""
+def span_of_line(line: LogLine) -> Span:
+    """A log line as a span that a finding shows as evidence."""
     return Span(line.path, line.number, text=line.text.strip()[:400])
 
 
@@ -278,14 +280,14 @@ def read_logs(
     ``on_bytes`` is called with the size of each chunk as it is read.
     """
 
-    from gonogo.evidence.log.sieve import Sieve
-    from gonogo.evidence.log.source import chunks, whole
+    from gonogo.evidence.log.sieve import LogSieve
+    from gonogo.evidence.log.source import read_chunks, read_whole
 
-    sieve = Sieve(GENERIC_ERROR_WORDS, words)
+    sieve = LogSieve(GENERIC_ERROR_WORDS, words)
     room = max(ROOM // max(len(sources), 1), 1 << 14)
     lines: list[LogLine] = []
     facts = []
-    dumps: list[FlightDump] = []
+    dumps: list[FlightRecorderDump] = []
     for source in sources:
         size = 0
 
@@ -295,13 +297,13 @@ def read_logs(
             on_bytes(additional_bytes)
 
         if source.is_flight_dump:
-            data = whole(source, MAX_BYTES)
-            if (dump := flight_dump(source.label, data)) is not None:
+            data = read_whole(source, MAX_BYTES)
+            if (dump := parse_flight_recorder_dump(source.label, data)) is not None:
                 dumps.append(dump)
                 count_bytes(len(data))
                 facts.append(LogFileInfo(source.label, size, 0))
                 continue
-        kept = sieve.keep(chunks(source, count_bytes), room)
+        kept = sieve.keep_relevant_parts(read_chunks(source, count_bytes), room)
         read = parse_error_file if source.is_error_file else clean_lines
         lines += read(source.label, source.rank, kept.parts)
         facts.append(LogFileInfo(source.label, size, kept.lines, kept.dropped_bytes))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.log.unwrapped_lines import restored
+from gonogo.evidence.log.unwrapped_lines import unwrap_lines
 from gonogo.evidence.patterns import lazy_compile
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def clean_lines(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogL
             pieces.pop()
         for offset, piece in enumerate(pieces):
             raw += [(part.line + offset, text) for text in _progress_states(piece)]
-    raw = [(number, _shorten_numbers(text)) for number, text in restored(raw)]
+    raw = [(number, _shorten_numbers(text)) for number, text in unwrap_lines(raw)]
     ambiguous = _ambiguous_prefix([text for _, text in raw])
     return [_parse_line(path, number, text, rank, ambiguous) for number, text in raw]
 
@@ -114,7 +114,7 @@ def _decode_if_plain(data: bytes) -> list[str] | None:
 
 def _progress_states(piece: bytes) -> list[str]:
     """The successive states of a line with carriage returns, without a progress bar's intermediate ones."""
-    text = _ANSI_ESCAPE_PATTERN.sub("", decoded(piece))
+    text = _ANSI_ESCAPE_PATTERN.sub("", decode_log_text(piece))
     states = [_CONTROL_CHARACTER_PATTERN.sub("", state) for state in text.split("\r")]
     states = [state for state in states if state.strip()]
     if not states:
@@ -126,7 +126,7 @@ def _progress_states(piece: bytes) -> list[str]:
     return [state[:MAX_LINE_LENGTH].rstrip() for state in states]
 
 
-def decoded(data: bytes) -> str:
+def decode_log_text(data: bytes) -> str:
     """Text decoded as UTF-8, else as GB18030 (as Chinese consoles write), else with replacement characters."""
     try:
         return data.decode("utf-8")

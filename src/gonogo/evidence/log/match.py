@@ -27,7 +27,7 @@ def first_match(log: FailureLog, *words: str) -> LoggedError | LogLine | None:
 
 
 def matched_text(log: FailureLog, evidence: LoggedError | LogLine) -> str:
-    """The evidence's text as one line; for a line, with the two after it, onto which it may have been wrapped."""
+    """The evidence as one line of text; a log line includes the two after it, onto which it may have been wrapped."""
     if isinstance(evidence, LoggedError):
         return evidence.flat_message
     return collapse_whitespace(" ".join([evidence.text, *(line.text for line in log.lines_after(evidence, 2))]))

@@ -27,12 +27,12 @@ def is_data_preparation(line: LogLine | LineMatch) -> bool:
     return _DATA_PREPARATION_PATTERN.search(line.text) is not None
 
 
-def training_line(log: FailureLog) -> LineMatch | None:
+def first_training_line(log: FailureLog) -> LineMatch | None:
     """The first line written by training: a progress bar over steps, even at 0, or a loss."""
     return log.find(_TRAINING_PROGRESS_PATTERN)
 
 
-def step_line(log: FailureLog) -> LineMatch | None:
+def first_step_line(log: FailureLog) -> LineMatch | None:
     """The first line that shows a finished step."""
     return log.find(_FINISHED_STEP_PATTERN)
 
@@ -42,9 +42,9 @@ def last_steps(log: FailureLog) -> dict[str, int]:
     return {found.line.path: found.line.number for found in log.find_all(_FINISHED_STEP_PATTERN)}
 
 
-def before_first_step(log: FailureLog) -> bool:
+def is_before_first_step(log: FailureLog) -> bool:
     """True if the training progress bar is at 0 and no line shows a finished step."""
-    return step_line(log) is None and log.find(_ZERO_STEP_BAR_PATTERN) is not None
+    return first_step_line(log) is None and log.find(_ZERO_STEP_BAR_PATTERN) is not None
 
 
 def last_activity(log: FailureLog, before: LogLine) -> LogLine | None:

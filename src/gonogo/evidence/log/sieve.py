@@ -44,7 +44,7 @@ class KeptLog(msgspec.Struct, frozen=True):
     dropped_bytes: int = 0
 
 
-class Sieve:
+class LogSieve:
     """Searches logs for any of ``words`` and ``hints``: literals, case-sensitive.
 
     A hint may be in every line of a healthy log, so text kept for hints never takes the room of text kept for words.
@@ -61,14 +61,16 @@ class Sieve:
 
     @cached_property
     def _strong_words(self) -> Any:
+        """A matcher that finds all ``words`` at once."""
         return _compile_literals(self._strong)
 
     @cached_property
     def _all_words(self) -> Any:
+        """A matcher that finds all ``words`` and ``hints`` at once."""
         return _compile_literals(self._strong | {hint for hint in self._hints if hint})
 
-    def keep(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
-        """The relevant parts of a log: about ``max_bytes`` bytes, half from its start, half from its end.
+    def keep_relevant_parts(self, chunks: Iterable[bytes], max_bytes: int) -> KeptLog:
+        """The parts of a log around ``words``: about ``max_bytes`` bytes, half from its start, half from its end.
 
         Fewer where lines are shorter than :data:`MIN_LINE_COST`. Three quarters of that are reserved for words, the
         rest is for hints.
@@ -91,10 +93,10 @@ class Sieve:
                 ahead.append((block, searcher.submit(self._find_matches, block)))
                 if len(ahead) > 2:
                     block, hits = ahead.popleft()
-                    keeper.take(block, hits.result())
+                    keeper.keep_around_matches(block, hits.result())
             for block, hits in ahead:
-                keeper.take(block, hits.result())
-        return keeper.result()
+                keeper.keep_around_matches(block, hits.result())
+        return keeper.kept_log()
 
     def _find_matches(self, block: bytes) -> list[_WordMatch]:
         """The words found in a block, without those in text that another word keeps anyway."""
@@ -125,6 +127,7 @@ def _count_lines(data: bytes) -> int:
 
 
 def _reading_cost(data: bytes) -> int:
+    """An estimate of what it costs to parse a part: its bytes, and more for each line."""
     return max(len(data), MIN_LINE_COST * data.count(b"\n"))
 
 
@@ -190,7 +193,7 @@ class _PartCollector:
         self._spoken = _BoundedParts(room - room // 4)
         self._unfinished = False
 
-    def take(self, block: bytes, hits: list[_WordMatch]) -> None:
+    def keep_around_matches(self, block: bytes, hits: list[_WordMatch]) -> None:
         """Keep the text around the matches in the next block."""
         counted, line, kept_to = 0, self._line, 0
         if self._owed:
@@ -222,7 +225,7 @@ class _PartCollector:
             start = left.find(b"\n", start, -1) + 1 or start
         self._before = left[start:]
 
-    def result(self) -> KeptLog:
+    def kept_log(self) -> KeptLog:
         """The parts kept. Text kept only for hints may be dropped without being counted."""
         spoken, hinted = self._spoken, self._hinted
         parts = sorted((*spoken.first, *spoken.last, *hinted.first, *hinted.last), key=lambda part: part.line)

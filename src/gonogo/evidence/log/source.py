@@ -17,8 +17,8 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from gonogo.evidence.dumps.flight_recorder import is_flight_dump
-from gonogo.evidence.paths import is_file, is_folder, opened
+from gonogo.evidence.dumps.flight_recorder import is_flight_recorder_dump
+from gonogo.evidence.paths import is_file, is_folder, open_for_reading
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
@@ -53,8 +53,8 @@ class LogSource(msgspec.Struct, frozen=True):
     """Whether it is a dump of PyTorch's Flight Recorder."""
 
 
-def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
-    """The logs that the arguments name, in order (in natural order within a folder), and the files that were skipped.
+def find_log_sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
+    """The logs that the arguments name (files, folders, ``-``), in order, and the files that were skipped.
 
     Raises UserError for a path that doesn't exist, can't be read, or is neither a file nor a folder.
     """
@@ -71,7 +71,7 @@ def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
                 found += inside
                 skipped += passed_over
                 continue
-            opened(path).close()
+            open_for_reading(path).close()
         except OSError as error:
             raise UserError(_unreadable_message(argument, error)) from None
         found.append(_source_of_file(path))
@@ -90,7 +90,11 @@ def _unreadable_message(path: str, error: OSError) -> Text:
 
 def _source_of_file(path: Path) -> LogSource:
     return LogSource(
-        str(path), lambda: opened(path), rank_from_file_name(path), path.name == _ERROR_FILE_NAME, is_flight_dump(path)
+        str(path),
+        lambda: open_for_reading(path),
+        rank_from_file_name(path),
+        path.name == _ERROR_FILE_NAME,
+        is_flight_recorder_dump(path),
     )
 
 
@@ -102,7 +106,7 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
             path = Path(root, name)
             suffix = path.suffix.lower()
             passed_over = suffix in _NON_LOG_SUFFIXES or (suffix in _CONFIG_SUFFIXES and name != _ERROR_FILE_NAME)
-            if not is_file(path) or (passed_over and not is_flight_dump(path)):
+            if not is_file(path) or (passed_over and not is_flight_recorder_dump(path)):
                 other += 1
             elif not os.access(path, os.R_OK):
                 closed.append(str(path))
@@ -111,9 +115,9 @@ def _logs_in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
     skipped = []
     if other:
         what = translated("{count} files in {folder}").format(count=other, folder=folder)
-        skipped.append(Skipped(what, translated("not logs, judging by their names")))
+        skipped.append(Skipped(what, translated("by their names, these files are not logs")))
     if closed:
-        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), translated("not readable")))
+        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), translated("these files are not readable")))
     return found, skipped
 
 
@@ -136,7 +140,7 @@ def rank_from_file_name(path: Path) -> int | None:
     return None
 
 
-def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
+def read_chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes]:
     """The log's bytes, decompressed, with UTF-16 converted to UTF-8; ``on_bytes`` is called with each chunk's size.
 
     A truncated compressed file or a failing disk ends the stream early; what was read until then is used.
@@ -150,7 +154,7 @@ def chunks(source: LogSource, on_bytes: Callable[[int], None]) -> Iterator[bytes
         return
 
 
-def whole(source: LogSource, max_bytes: int) -> bytes:
+def read_whole(source: LogSource, max_bytes: int) -> bytes:
     """The whole file, up to ``max_bytes`` bytes; empty if it can't be read."""
     try:
         with source.open() as raw:
@@ -182,7 +186,7 @@ def _read_available(stream: BinaryIO) -> bytes:
 
 
 class _PrependedStream:
-    """A stream whose first bytes have already been read."""
+    """A stream of which the first bytes have already been read and are returned again."""
 
     def __init__(self, initial_bytes: bytes, rest: BinaryIO) -> None:
         self._first, self._rest = initial_bytes, rest

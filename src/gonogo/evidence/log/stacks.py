@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding.frame import Frame
@@ -23,8 +23,8 @@ _COLLECTIVE_FRAME_PATTERN = re.compile(
 _TORCH_PATH_PATTERN = re.compile(r"(?:^|/)torch/")
 
 
-class Stack(msgspec.Struct, frozen=True):
-    """A process's main thread. ``at`` is the line of its innermost frame; frames are outermost first."""
+class MainThreadStack(msgspec.Struct, frozen=True):
+    """The stack of a process's main thread. ``at`` is the log line of its innermost frame."""
 
     rank: int
     at: LogLine
@@ -36,17 +36,17 @@ class Stack(msgspec.Struct, frozen=True):
         return any(_COLLECTIVE_FRAME_PATTERN.search(frame.path.replace("\\", "/")) for frame in self.frames[-6:])
 
 
-def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
+def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[MainThreadStack, ...]:
     """The stacks of all dumped processes, by rank; the last one if a rank was dumped repeatedly.
 
     The rank is taken from the file name or the command line; if neither has it, processes are numbered in order.
     """
-    found: dict[int, Stack] = {}
+    found: dict[int, MainThreadStack] = {}
     for number, (rank, body) in enumerate(_split_processes(lines)):
         frames = [(line, match) for line in body if (match := _FRAME.match(line.text))]
         if frames:
             known = rank if rank is not None else number
-            found[known] = Stack(
+            found[known] = MainThreadStack(
                 known, frames[0][0], tuple(_parse_frame(*match.groups()) for _, match in reversed(frames))
             )
     return tuple(found[rank] for rank in sorted(found))
@@ -75,5 +75,7 @@ def _split_processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, lis
 def _parse_frame(function: str, path: str, line: str) -> Frame:
     slashed = path.replace("\\", "/")
     relative = not slashed.startswith("/") and "/" in slashed  # py-spy shortens the paths of packages
-    owner = "torch" if _TORCH_PATH_PATTERN.search(slashed) else "library" if relative or is_library(path) else "user"
+    owner = (
+        "torch" if _TORCH_PATH_PATTERN.search(slashed) else "library" if relative or is_library_path(path) else "user"
+    )
     return Frame(path, int(line), function, owner=owner)  # type: ignore[arg-type]

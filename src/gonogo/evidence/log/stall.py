@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from gonogo.evidence.log.context import outside_training, under_zero3, uses_fsdp
+from gonogo.evidence.log.context import is_outside_training, is_under_zero3, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role
@@ -87,7 +87,7 @@ class Stall(msgspec.Struct, frozen=True):
     """The line in which ZeRO-3, or torch's debug mode, reports that the ranks gather different parameters."""
 
     @property
-    def diverged(self) -> bool:
+    def has_diverged(self) -> bool:
         """True if ranks were in different collectives: the same sequence number with another operation or size."""
         if self.disagreed is not None:
             return True
@@ -103,7 +103,7 @@ class Stall(msgspec.Struct, frozen=True):
         return min((one.sequence for one in self.time_outs if one.sequence is not None), default=None)
 
     @property
-    def early(self) -> bool:
+    def is_early(self) -> bool:
         """True if only the first few collectives had run, or none."""
         if not self.time_outs:
             return self.by_store is not None
@@ -124,7 +124,7 @@ class Stall(msgspec.Struct, frozen=True):
         """The line of the evidence."""
         return self.evidence.line if isinstance(self.evidence, LineMatch) else self.evidence
 
-    def at_most(self, certainty: Certainty) -> Certainty:
+    def cap_certainty(self, certainty: Certainty) -> Certainty:
         """``certainty``, but POSSIBLE at most if the ranks may have waited because of another failure."""
         return Certainty.POSSIBLE if self.another_failure or not self.distributed else certainty
 
@@ -139,9 +139,9 @@ def find_stall(log: FailureLog) -> Stall | None:
     evidence = disagreed or (
         time_outs[0].found if time_outs else by_store or log.find(_HANG_WORD_PATTERN) or _trace_cache_warning(log)
     )
-    if evidence is None or outside_training(log):
+    if evidence is None or is_outside_training(log):
         return None
-    zero3 = True if of_zero3 else under_zero3(log)
+    zero3 = True if of_zero3 else is_under_zero3(log)
     if zero3 is None and uses_fsdp(log):
         zero3 = False
     distributed = bool(time_outs or zero3 or find_in_log_or_setup(log, _DISTRIBUTED_PATTERN))

@@ -139,7 +139,7 @@ class _TracebackReader:
         if text[:2] == "  " and (grouped := _EXCEPTION_GROUP_PATTERN.match(text)):
             text = text[grouped.end() :]
         if self._message is not None:
-            if self._goes_on(line, text):
+            if self._continues_message(line, text):
                 self._message[1].append(text)
                 return
             yield self._finish_error()
@@ -152,8 +152,8 @@ class _TracebackReader:
         elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER_PATTERN.search(text)):
             self._begin_frames()
             self._read_single_line(text[header.end() :], line)
-        elif not self._is_frame(text):
-            self._take_exception_line(text, line)
+        elif not self._consume_frame_line(text):
+            self._consume_exception_line(text, line)
         elif self._open is not None:
             self._open.at = line
 
@@ -179,7 +179,8 @@ class _TracebackReader:
         if found and (final := _INLINE.search(rest, found[-1].end())):
             self._begin_message(final.group(1), final.group(2), line)
 
-    def _goes_on(self, line: LogLine, text: str) -> bool:
+    def _continues_message(self, line: LogLine, text: str) -> bool:
+        """Whether a line continues the message of the exception above it."""
         assert self._message is not None
         if not text.strip() or len(self._message[1]) >= _MAX_MESSAGE_LENGTH or _MESSAGE_END_PATTERN.search(text):
             return False
@@ -187,7 +188,7 @@ class _TracebackReader:
             return False  # a logger's line: those of the exception itself have no timestamp
         return text[0] in " \t" or not (_BARE_EXCEPTION_PATTERN.match(text) and self._message[1][0])
 
-    def _is_frame(self, text: str) -> bool:
+    def _consume_frame_line(self, text: str) -> bool:
         """Consume the line if it belongs to a traceback's body; True if so."""
         if "File" in text and (found := _FRAME.match(text)):
             self._add_frame(found.group(1), found.group(2), found.group(3) or "")
@@ -219,7 +220,7 @@ class _TracebackReader:
         if "╰" in text and _BOX_END.match(text):
             return True
         if (boxed := _strip_box(text)) is not None:
-            self._take_boxed_line(boxed)
+            self._consume_boxed_line(boxed)
             return True
         code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._is_indented_end(text)):
@@ -240,7 +241,7 @@ class _TracebackReader:
         left = len(text) - len(text.lstrip()) < self._open.indent
         return left and bool(self._open.frames[-1].code) and _BARE_EXCEPTION_PATTERN.match(text.strip()) is not None
 
-    def _take_boxed_line(self, line: str) -> None:
+    def _consume_boxed_line(self, line: str) -> None:
         assert self._open is not None
         joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + line.strip()
         if found := _BOX_FRAME.match(joined):
@@ -271,7 +272,7 @@ class _TracebackReader:
             last = self._open.frames[-1]
             self._open.frames[-1] = LogFrame(last.path, last.line, last.function, text.strip())
 
-    def _take_exception_line(self, text: str, line: LogLine) -> None:
+    def _consume_exception_line(self, text: str, line: LogLine) -> None:
         stripped = text.strip()
         if self._open is not None:
             found = _EXCEPTION_LINE_PATTERN.match(stripped)

@@ -11,7 +11,7 @@ def find_truncated_error(log: FailureLog, *places: tuple[str, str], max_frames: 
     Each place is a pair, a fragment of the path and one of the function or code:
     ``("zero/stage3.py", "unscale_and_clip_grads")``.
     """
-    for error in log.cut:
+    for error in log.truncated_errors:
         for frame in error.frames[-max_frames:]:
             path = frame.path.replace("\\", "/")
             if any(where in path and (what in frame.function or what in frame.code) for where, what in places):

@@ -33,8 +33,8 @@ _PLAUSIBLE_WIDTHS = range(60, 260)
 _COMMON_TERMINAL_WIDTHS = frozenset({80, 100, 120, 132, 140, 160, 200, 240})
 
 
-def restored(lines: NumberedLines) -> NumberedLines:
-    """The lines as the program wrote them; unchanged if nothing altered them."""
+def unwrap_lines(lines: NumberedLines) -> NumberedLines:
+    """The lines as the program wrote them, without wrapping by a terminal, Rich or a log collector."""
     return _dedent_tracebacks(_unwrap_lines(_unwrap_boxes(_unwrap_json(lines))))
 
 
@@ -51,6 +51,7 @@ def _unwrap_json(lines: NumberedLines) -> NumberedLines:
 
 
 def _text_of_object(line: str) -> str | None:
+    """The text field of a JSON object on a line, or None."""
     if not line.startswith("{") or not line.endswith("}") or not _COLLECTOR_KEY_PATTERN.search(line):
         return None
     try:

@@ -34,15 +34,15 @@ def _load_datasets() -> dict[str, PublishedDataset]:
         for name in row["names"]:
             found[name.lower()] = PublishedDataset(
                 name,
-                _columns(row["columns"]),
+                _parse_columns(row["columns"]),
                 tuple(row.get("splits", ("train",))),
                 tuple(row.get("subsets", ())),
-                {subset: _columns(told) for subset, told in row.get("of_subset", {}).items()},
+                {subset: _parse_columns(told) for subset, told in row.get("of_subset", {}).items()},
             )
     return found
 
 
-def _columns(columns_text: str) -> dict[str, str]:
+def _parse_columns(columns_text: str) -> dict[str, str]:
     """Parses ``name:kind`` pairs; the kind defaults to text."""
     pairs = (part.partition(":") for part in columns_text.split())
     return {name: kind or "text" for name, _, kind in pairs}

@@ -101,7 +101,7 @@ def _models_by_name() -> dict[str, PublishedModel]:
 def published_model(name: str) -> PublishedModel | None:
     """The model of that name on the Hub (``Qwen/Qwen2.5-7B``), or that a folder is named after; None if unknown."""
     known = _models_by_name().get(name.strip("/").lower())
-    if known is not None or ("/" in name.strip("/") and not _is_path(name) and not _is_mirrored(name)):
+    if known is not None or ("/" in name.strip("/") and not _is_path(name) and not _is_mirror_owner(name)):
         return known
     last = name.rstrip("/").rpartition("/")[2].lower()
     found = [model for key, model in _models_by_name().items() if key.rpartition("/")[2] == last]
@@ -113,7 +113,8 @@ def _is_path(name: str) -> bool:
     return name.startswith(("/", ".", "~")) or name.strip("/").count("/") > 1 or name.endswith("/")
 
 
-def _is_mirrored(name: str) -> bool:
+def _is_mirror_owner(name: str) -> bool:
+    """Whether a name's owner on the Hub mirrors other owners' models."""
     return name.partition("/")[0].lower() in _MIRRORS
 
 

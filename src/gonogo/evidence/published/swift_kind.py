@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import exists, expanded
+from gonogo.evidence.paths import exists, expand_user
 from gonogo.evidence.tables import TABLES
 
 _CLASSIFIER_SUFFIX = "ForSequenceClassification"
 
 
-class SwiftKind(msgspec.Struct, frozen=True):
-    """The options to pass, each empty if ms-swift infers it, and the candidates from which each was chosen."""
+class SwiftModelOptions(msgspec.Struct, frozen=True):
+    """The ``--model_type`` and ``--template`` to pass to ms-swift, each empty if ms-swift infers it."""
 
     kind: str = ""
     template: str = ""
@@ -38,14 +38,14 @@ class _ModelGroup(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-def swift_kind(name: str, folder: Path, model_class: str | None = None) -> SwiftKind:
-    """The options to pass for a model, given as the user names it; empty if ms-swift doesn't know the architecture.
+def infer_swift_options(name: str, folder: Path, model_class: str | None = None) -> SwiftModelOptions:
+    """The options that ms-swift needs for a model, given as the user names it.
 
     ``model_class`` is the class of the loaded model, for a config.json that states no architecture.
     """
-    own = _base_name(str(folder) if exists(expanded(Path(name))) else name)
+    own = _base_name(str(folder) if exists(expand_user(Path(name))) else name)
     if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
-        return SwiftKind()
+        return SwiftModelOptions()
     config = _read_object(folder / "config.json")
     said = config.get("architectures")
     architecture = said[0] if isinstance(said, list) and said else None
@@ -55,7 +55,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
         # ms-swift has no type for a classifier and drops its chat format: use that of the causal LM.
         of, architecture = _groups_of_architecture(architecture.removesuffix(_CLASSIFIER_SUFFIX) + "ForCausalLM"), None
     if not of:
-        return SwiftKind()
+        return SwiftModelOptions()
     began = config.get("_name_or_path")
     names = [own, _base_name(began)] if isinstance(began, str) else [own]
     chat = _chat_template(folder)
@@ -65,7 +65,7 @@ def swift_kind(name: str, folder: Path, model_class: str | None = None) -> Swift
         dict.fromkeys(models.template for models in of if models.kind == best.kind and models.template is not None)
     )
     settled = kind_of[best.kind]["template"] is not None or len(templates) == 1
-    return SwiftKind(
+    return SwiftModelOptions(
         kind="" if len(kinds) == 1 and architecture is not None else best.kind,
         template="" if settled else best.template or "",
         kinds=kinds,

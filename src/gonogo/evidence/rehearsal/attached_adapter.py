@@ -6,7 +6,7 @@ import msgspec
 
 
 class AttachedAdapter(msgspec.Struct, frozen=True):
-    """``stated``: ``base_model_name_or_path`` of its config; ``opened``: the name of the model that it was put on."""
+    """A PEFT adapter and its base model: as its config states it, and as it was opened."""
 
     adapter: str
     stated: str

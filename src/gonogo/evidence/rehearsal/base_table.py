@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gonogo.evidence.rehearsal.lives import RankLife, StateOrigin, TensorSample
+from gonogo.evidence.rehearsal.lives import RankRunState, StateOrigin, TensorSample
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.evidence.rehearsal.tensor_samples import compared
+from gonogo.evidence.rehearsal.tensor_samples import compare_samples
 from gonogo.finding.lives.life_report import BaseRow, BaseStatus
 
 _PEFT_PREFIX = re.compile(r"^base_model\.(?:model\.)?|\.base_layer(?=\.)|\.modules_to_save\.[^.]+(?=\.)")
@@ -21,8 +21,8 @@ _INACTIVE_COPY = ".original_module."
 _WHOLE, _SOME = 0.999, 0.001
 
 
-class _Weight(NamedTuple):
-    """A frozen weight of one program."""
+class _FrozenWeight(NamedTuple):
+    """A frozen weight of one program of a run, and what its contents came from."""
 
     name: str
     shape: tuple[int, ...]
@@ -30,13 +30,13 @@ class _Weight(NamedTuple):
     origins: tuple[StateOrigin, ...]
 
     @property
-    def read(self) -> dict[tuple[str, str], float]:
-        """(file, key) of each tensor that it was loaded from or computed from, with its share."""
+    def shares_by_source(self) -> dict[tuple[str, str], float]:
+        """The share of its contents from each (file, key) that it was loaded or computed from."""
         return {(one.slot, one.name): one.share for one in self.origins if one.kind == "base" and one.slot}
 
     @property
-    def drawn(self) -> float:
-        """The share that a random generator made."""
+    def random_share(self) -> float:
+        """The share of its contents that a random generator made."""
         return sum(one.share for one in self.origins if one.kind == "drawn")
 
     @property
@@ -47,15 +47,19 @@ class _Weight(NamedTuple):
         )
 
 
-class _Verdict(NamedTuple):
+class _WeightComparison(NamedTuple):
+    """What became of a frozen weight in a later program."""
+
     status: BaseStatus
     is_certain: bool = True
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
 
 
-def base_rows(first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: Sequence[str]) -> tuple[BaseRow, ...]:
-    """The first life's frozen weights, grouped by what each was in the later programs; ``stages`` names those.
+def base_weight_rows(
+    first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: Sequence[str]
+) -> tuple[BaseRow, ...]:
+    """The first run's frozen weights, grouped by what each was in the later programs (``stages``).
 
     A weight that several of them have counts where it differs first.
     """
@@ -64,7 +68,7 @@ def base_rows(first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: 
     if not before:
         return ()
     samples = _tensor_samples(lives)
-    found: dict[str, tuple[str, _Verdict, _Weight, _Weight]] = {}
+    found: dict[str, tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]] = {}
     for stage, record in zip(stages, later, strict=True):
         theirs = [rank.life for rank in record.ranks if rank.life is not None]
         unknown = _files_of_untracked(lives, theirs)
@@ -74,15 +78,16 @@ def base_rows(first: RehearsalRecord, later: Sequence[RehearsalRecord], stages: 
             current = now.get(name)
             if current is None or (name in found and found[name][1].status not in ("same", "rounded")):
                 continue
-            verdict = _compared(weight, current, samples, samples_now, unknown)
+            verdict = _compare_weight(weight, current, samples, samples_now, unknown)
             if verdict is not None and (name not in found or verdict.status != "same"):
                 found[name] = stage, verdict, weight, current
     return tuple(_group_rows(found))
 
 
-def _group_rows(found: Mapping[str, tuple[str, _Verdict, _Weight, _Weight]]) -> Iterator[BaseRow]:
+def _group_rows(found: Mapping[str, tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]]) -> Iterator[BaseRow]:
+    """Rows in which weights with the same outcome are merged."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    firsts: dict[tuple[str, ...], tuple[str, _Verdict, _Weight, _Weight]] = {}
+    firsts: dict[tuple[str, ...], tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]] = {}
     for told in found.values():
         stage, verdict, weight, now = told
         key = (stage, *map(str, (verdict.status, verdict.is_certain, verdict.before, verdict.after)))
@@ -102,45 +107,45 @@ def _group_rows(found: Mapping[str, tuple[str, _Verdict, _Weight, _Weight]]) -> 
         )
 
 
-def plain_name(name: str) -> str:
-    """A parameter's name without what PEFT's wrappers add."""
+def strip_peft_wrappers(name: str) -> str:
+    """A parameter's name without the components that PEFT's wrappers add."""
     return _PEFT_PREFIX.sub("", name)
 
 
-def _initial_weights(lives: Sequence[RankLife]) -> dict[str, _Weight]:
-    found: dict[str, _Weight] = {}
+def _initial_weights(lives: Sequence[RankRunState]) -> dict[str, _FrozenWeight]:
+    found: dict[str, _FrozenWeight] = {}
     for life in lives:
         for state in life.at_save.held if life.at_save is not None else ():
             if state.kind == "parameter" and not state.trained and _INACTIVE_COPY not in f".{state.name}.":
-                weight = _Weight(state.name, state.shape, state.dtype, state.initial)
-                known = found.get(plain_name(state.name))
+                weight = _FrozenWeight(state.name, state.shape, state.dtype, state.initial)
+                known = found.get(strip_peft_wrappers(state.name))
                 if known is None or (weight.is_known and not known.is_known):
-                    found[plain_name(state.name)] = weight
+                    found[strip_peft_wrappers(state.name)] = weight
     return found
 
 
-def _later_weights(lives: Sequence[RankLife]) -> dict[str, _Weight]:
-    found: dict[str, _Weight] = {}
+def _later_weights(lives: Sequence[RankRunState]) -> dict[str, _FrozenWeight]:
+    found: dict[str, _FrozenWeight] = {}
     for life in lives:
-        weights = [_Weight(one.key, one.shape, one.dtype, one.origins) for one in life.weights]
+        weights = [_FrozenWeight(one.key, one.shape, one.dtype, one.origins) for one in life.weights]
         if life.at_start is not None:
             weights += [
-                _Weight(state.name, state.shape, state.dtype, state.origins)
+                _FrozenWeight(state.name, state.shape, state.dtype, state.origins)
                 for state in life.at_start.held
                 if state.kind == "parameter" and _INACTIVE_COPY not in f".{state.name}."
             ]
         for weight in weights:
-            known = found.get(plain_name(weight.name))
+            known = found.get(strip_peft_wrappers(weight.name))
             if known is None or (weight.is_known and not known.is_known):
-                found[plain_name(weight.name)] = weight
+                found[strip_peft_wrappers(weight.name)] = weight
     return found
 
 
-def _tensor_samples(lives: Iterable[RankLife]) -> dict[tuple[str, str], TensorSample]:
+def _tensor_samples(lives: Iterable[RankRunState]) -> dict[tuple[str, str], TensorSample]:
     return {(file, key): one for life in lives for file, told in life.samples.items() for key, one in told.items()}
 
 
-def _files_of_untracked(before: Sequence[RankLife], after: Sequence[RankLife]) -> frozenset[str]:
+def _files_of_untracked(before: Sequence[RankRunState], after: Sequence[RankRunState]) -> frozenset[str]:
     """Files that a process which wasn't tracked has written since the run began."""
     began = min((life.began for life in before), default=0.0)
     return frozenset(
@@ -151,22 +156,24 @@ def _files_of_untracked(before: Sequence[RankLife], after: Sequence[RankLife]) -
     )
 
 
-def _compared(
-    before: _Weight,
-    now: _Weight,
+def _compare_weight(
+    before: _FrozenWeight,
+    now: _FrozenWeight,
     samples: Mapping[tuple[str, str], TensorSample],
     samples_now: Mapping[tuple[str, str], TensorSample],
     unknown: frozenset[str],
-) -> _Verdict | None:
-    """What became of one weight; None if that isn't known."""
+) -> _WeightComparison | None:
+    """What became of one weight in a later program; None if that isn't known."""
     own = sum(
-        one.share for one in now.origins if one.kind == "parameter" and plain_name(one.name) == plain_name(before.name)
+        one.share
+        for one in now.origins
+        if one.kind == "parameter" and strip_peft_wrappers(one.name) == strip_peft_wrappers(before.name)
     )
     if own >= _WHOLE:  # it came through the run's own files
-        return _Verdict("same")
+        return _WeightComparison("same")
     if not before.is_known or not now.is_known:
         return None
-    was, has = before.read, now.read
+    was, has = before.shares_by_source, now.shares_by_source
     if any(file in unknown for file, _ in (*was, *has)):
         return None
     files = (
@@ -177,39 +184,41 @@ def _compared(
         one for one in now.origins if one.kind == "parameter" and one.slot == "" and ".base_layer." in f".{now.name}."
     ]
     if applied:  # the adapter is in the base already
-        return _Verdict("applied-before", True, *files)
-    if before.drawn > _SOME or now.drawn > _SOME:
-        return _Verdict("drawn", False, *files) if before.drawn > _SOME or was else None
+        return _WeightComparison("applied-before", True, *files)
+    if before.random_share > _SOME or now.random_share > _SOME:
+        return _WeightComparison("drawn", False, *files) if before.random_share > _SOME or was else None
     if not was or not has:
         return None
     by_key = {key: file for file, key in was}
     keys_now = {key for _, key in has}
     verdicts = [
-        _same_tensor((by_key[key], key), (file, key), samples, samples_now) for file, key in has if key in by_key
+        _find_same_tensor((by_key[key], key), (file, key), samples, samples_now) for file, key in has if key in by_key
     ]
     if not verdicts:
         return None  # renamed: which tensor is which can't be told
     if set(by_key) != keys_now:
-        return _Verdict("other", True, *files)
+        return _WeightComparison("other", True, *files)
     worst = max(verdicts, key=lambda one: (one.status == "other", one.status == "rounded", one.is_certain))
     if worst.status == "same" and before.dtype != now.dtype:
-        return _Verdict("rounded", True, *files)
+        return _WeightComparison("rounded", True, *files)
     return (
-        _Verdict(worst.status, worst.is_certain, *files) if worst.status != "same" else _Verdict("same", True, *files)
+        _WeightComparison(worst.status, worst.is_certain, *files)
+        if worst.status != "same"
+        else _WeightComparison("same", True, *files)
     )
 
 
-def _same_tensor(
+def _find_same_tensor(
     before: tuple[str, str],
     now: tuple[str, str],
     samples: Mapping[tuple[str, str], TensorSample],
     samples_now: Mapping[tuple[str, str], TensorSample],
-) -> _Verdict:
+) -> _WeightComparison:
     one, other = samples.get(before), samples_now.get(now)
     if one is None or other is None:
-        return _Verdict("same") if before[0] == now[0] else _Verdict("other", is_certain=False)
-    how = compared(one, other)
-    return _Verdict("rounded", is_certain=False) if how == "packed" else _Verdict(how)
+        return _WeightComparison("same") if before[0] == now[0] else _WeightComparison("other", is_certain=False)
+    how = compare_samples(one, other)
+    return _WeightComparison("rounded", is_certain=False) if how == "packed" else _WeightComparison(how)
 
 
 def _folder_of(file: str) -> str:

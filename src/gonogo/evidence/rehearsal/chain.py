@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.library import is_library
+from gonogo.evidence.environment.package_name import canonical_package_name
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import RaisedError, parse_tracebacks
 from gonogo.evidence.patterns import lazy_compile
@@ -36,7 +36,7 @@ class ChainedException(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...]
 
     @property
-    def users(self) -> Frame | None:
+    def last_user_frame(self) -> Frame | None:
         """The innermost frame of the user's own code, or None."""
         return next((frame for frame in reversed(self.frames) if frame.owner == "user"), None)
 
@@ -59,16 +59,16 @@ def first_cause(failure: Failure) -> ChainedException | None:
     return next((told for told in exception_chain(failure)[:-1] if told.type and told.type in failure.cause), None)
 
 
-def package_of(path: str) -> str | None:
+def package_of_file(path: str) -> str | None:
     """The package (canonical name) that a frame's file belongs to; None for the user's own code and Python's."""
     found = _PACKAGE_PATH_PATTERN.search(path)
-    return canonical(_DISTRIBUTION_NAMES.get(found[1], found[1])) if found is not None else None
+    return canonical_package_name(_DISTRIBUTION_NAMES.get(found[1], found[1])) if found is not None else None
 
 
 def logged_exception_chain(
     exception: RaisedError, owners: dict[str, Owner] | None = None
 ) -> tuple[ChainedException, ...]:
-    """The same for an exception in a log; ``owners`` maps files to their owners, if known."""
+    """The exceptions that led to one in a log; ``owners`` maps files to their owners, if known."""
     chain: list[ChainedException] = []
     one: RaisedError | None = exception
     while one is not None:
@@ -84,6 +84,6 @@ def _classified_frames(exception: RaisedError, owners: dict[str, Owner]) -> Iter
 
 
 def _owner_of_path(path: str) -> Owner:
-    if package_of(path) == "torch":
+    if package_of_file(path) == "torch":
         return "torch"
-    return "library" if is_library(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"
+    return "library" if is_library_path(path) or _OVERLAY_PACKAGES_PATH in path.replace(os.sep, "/") else "user"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gonogo.evidence.rehearsal.record import SYNTHETIC_COMPLETIONS_ASSUMPTION, RankRecord, Shortage
+from gonogo.evidence.rehearsal.record import SYNTHETIC_COMPLETIONS_ASSUMPTION, MemoryShortage, RankRecord
 from gonogo.finding import translated
 
 _COMPLETION_PHASES = frozenset({"generate", "reward", "score", "forward", "backward"})
@@ -16,7 +16,7 @@ COMPLETION_LENGTH_HINT = translated(
 """How to confirm an out-of-memory error that depends on the length of completions."""
 
 
-def is_completion_shortage(rank: RankRecord, shortage: Shortage, held: Mapping[str, int]) -> bool:
+def is_completion_shortage(rank: RankRecord, shortage: MemoryShortage, held: Mapping[str, int]) -> bool:
     """Whether memory ran out only because of what grows with the length of completions.
 
     In a rehearsal one completion of each batch reaches the limit; a real model may end all of them earlier. ``held``:

@@ -19,15 +19,15 @@ _MAX_ORIGINS = 12
 _EXIT_STATEMENTS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
-def guards_of(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
-    """The conditions and loops of the user's code that enclose the frames of a stack, outermost first."""
+def conditions_around_stack(frames: Sequence[Frame]) -> Iterator[EnclosingCondition]:
+    """The ``if``s and loops of the user's code that enclose the frames of a stack, outermost first."""
     for frame in frames:
         if frame.owner == "user":
-            for guard in _guards_at(frame.path, frame.line, _version(frame.path)):
+            for guard in _conditions_around_line(frame.path, frame.line, _file_version(frame.path)):
                 yield replace(guard, function=frame.function)
 
 
-def _version(path: str) -> tuple[int, ...]:
+def _file_version(path: str) -> tuple[int, ...]:
     """A cache key that distinguishes files of the same name: another file, or the same one after a change."""
     try:
         state = os.stat(path)
@@ -37,7 +37,7 @@ def _version(path: str) -> tuple[int, ...]:
 
 
 @cache
-def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[EnclosingCondition, ...]:
+def _conditions_around_line(path: str, line: int, version: tuple[int, ...]) -> tuple[EnclosingCondition, ...]:
     try:
         with open(path, "rb") as file:
             source = file.read().decode(errors="replace")
@@ -49,18 +49,21 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
         text = " ".join((ast.get_source_segment(source, node) or "").split())
         return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]} …"
 
-    def made_of(test: ast.expr) -> tuple[str, ...]:
-        return tuple(map(source_text, _origins(tree, test)))
+    def origin_texts(test: ast.expr) -> tuple[str, ...]:
+        """The source of the expressions that a test's names were computed from."""
+        return tuple(map(source_text, _origin_expressions(tree, test)))
 
     def enclosing_condition(kind: Any, node: ast.expr) -> EnclosingCondition:
-        exits = [LoopExit(one.lineno, source_text(one), made_of(one)) for one in _loop_exit_tests(tree, node, kind)]
-        origins = made_of(node) if kind in ("if", "else") else ()
+        exits = [
+            LoopExit(one.lineno, source_text(one), origin_texts(one)) for one in _loop_exit_tests(tree, node, kind)
+        ]
+        origins = origin_texts(node) if kind in ("if", "else") else ()
         return EnclosingCondition(path, node.lineno, source_text(node), kind, made_of=origins, exits=tuple(exits))
 
     return tuple(enclosing_condition(kind, node) for kind, node in _enclosing_conditions(tree.body, line))
 
 
-def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
+def _origin_expressions(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
     """The expressions last assigned to the names in ``test`` before it, and to the names in those in turn."""
     found: list[ast.expr] = []
     scope = function_at(tree, test.lineno)
@@ -125,7 +128,7 @@ def _enclosing_conditions(block: Sequence[ast.stmt], line: int) -> Iterator[tupl
             inner, left = (statement.body, []) if _contains_line(statement.body, line) else ((), left)
         elif isinstance(statement, ast.If | ast.While):
             inner = statement.body if _contains_line(statement.body, line) else statement.orelse
-            if _contains_line(inner, line) and not _is_main(statement.test):
+            if _contains_line(inner, line) and not _is_main_guard(statement.test):
                 kind = "while" if isinstance(statement, ast.While) else "if"
                 left.append((kind if inner is statement.body else "else", statement.test))
         elif isinstance(statement, ast.For | ast.AsyncFor):
@@ -141,7 +144,7 @@ def _enclosing_conditions(block: Sequence[ast.stmt], line: int) -> Iterator[tupl
         return
 
 
-def _is_main(test: ast.expr) -> bool:
+def _is_main_guard(test: ast.expr) -> bool:
     """``if __name__ == "__main__"``."""
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 

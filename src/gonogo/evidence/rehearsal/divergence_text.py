@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gonogo.evidence.rehearsal.failures import few, places
-from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, asks_for_rank
+from gonogo.evidence.rehearsal.failures import first_few_names, frame_spans
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, depends_on_rank
 from gonogo.finding import Span, Text, translated
 from gonogo.finding.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.finding.frame import Frame
@@ -54,9 +54,9 @@ def _consequence(divergence: RankDivergence) -> Text:
 
 def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
     """The condition on which the ranks took different paths, or None if none is found."""
-    if divergence.rank_exit is not None and divergence.left_loop is not None:
+    if divergence.rank_loop_exit is not None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
-        leaving = divergence.rank_exit
+        leaving = divergence.rank_loop_exit
         return translated(
             "{others} {have} left the loop at {place} by `{test}` (line {line}){made}; {ranks} {have_not}."
         ).format(
@@ -69,7 +69,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
             ranks=ranks_text(side.ranks),
             have_not="has not" if len(side.ranks) == 1 else "have not",
         )
-    if divergence.rank_test is None and divergence.left_loop is not None:
+    if divergence.rank_condition is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         return translated("{ranks} still run{s} the loop at {place} (`{test}`), which {others} {have} left.").format(
             ranks=capitalize_text(ranks_text(side.ranks)),
@@ -80,14 +80,14 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
             have="has" if len(other.ranks) == 1 else "have",
         )
     for side in (primary_side, *divergence.sides):
-        for guard in divergence.own_guards(side)[:1]:
+        for guard in divergence.conditions_of_side_alone(side)[:1]:
             return translated(
-                "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not."
+                "{ranks} got to this call because `{test}` at {place}{made} is {what} there; the others did not."
             ).format(
                 ranks=capitalize_text(ranks_text(side.ranks)),
                 test=guard.text,
                 place=_file_and_line(guard),
-                made=Text("", " ") if asks_for_rank([guard.text]) else _describe_origin(guard.made_of),
+                made=Text("", " ") if depends_on_rank([guard.text]) else _describe_origin(guard.made_of),
                 what=translated("true") if guard.kind == "if" else translated("false", "condition"),
             )
     return None
@@ -95,7 +95,7 @@ def _condition(divergence: RankDivergence, primary_side: Side) -> Text | None:
 
 def _describe_origin(origins: tuple[str, ...]) -> Text:
     """The rank-dependent expression that a condition's names were computed from, in brackets; else a blank."""
-    found = next((text for text in origins if asks_for_rank([text])), None)
+    found = next((text for text in origins if depends_on_rank([text])), None)
     if found is None:
         return Text("", " ")
     return Text(f" (computed from `{found}`)", f"（由 `{found}` 得出）")
@@ -106,8 +106,8 @@ def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
     if not divergence.batches_differ:
         return None
     read = [
-        translated("{ranks} read {names}").format(
-            ranks=ranks_text(side.ranks), names=few((name for name, _ in side.batch), 6) or "-"
+        translated("{ranks} read batches with {names}").format(
+            ranks=ranks_text(side.ranks), names=first_few_names((name for name, _ in side.batch), 6) or "-"
         )
         for side in divergence.sides
     ]
@@ -117,7 +117,7 @@ def _describe_batch_difference(divergence: RankDivergence) -> Text | None:
     )
 
 
-def places_of_divergence(divergence: RankDivergence, primary_side: Side) -> tuple[Span, ...]:
+def divergence_spans(divergence: RankDivergence, primary_side: Side) -> tuple[Span, ...]:
     """The line of each side, that of ``primary_side`` first, then the conditions."""
     first = [primary_side, *(side for side in divergence.sides if side is not primary_side)]
     at: dict[tuple[str, int], tuple[Frame, list[tuple[Side, CollectiveCall]]]] = {}
@@ -133,15 +133,17 @@ def places_of_divergence(divergence: RankDivergence, primary_side: Side) -> tupl
             for side, call in calls
         ]
         marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
-    left = divergence.left_loop if divergence.rank_test is None else None
+    left = divergence.left_loop if divergence.rank_condition is None else None
     if left is not None:
         loop = left[2]
-        marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), translated("the loop")))
+        marked.append(
+            (Frame(loop.path, loop.line, "", loop.text, "user"), translated("the loop that only some ranks have left"))
+        )
     for side in first if left is None else ():
-        for guard in divergence.own_guards(side)[:1]:
+        for guard in divergence.conditions_of_side_alone(side)[:1]:
             frame = Frame(guard.path, guard.line, "", guard.text, "user")
-            marked.append((frame, translated("different across ranks")))
-    return places(*marked)
+            marked.append((frame, translated("this condition differs between ranks")))
+    return frame_spans(*marked)
 
 
 def _describe_side(side: Side) -> Text:
@@ -154,10 +156,14 @@ def _describe_side(side: Side) -> Text:
         )
         return ended.format(ranks=capitalize_text(ranks_text(side.ranks)), steps=side.steps)
     frame = call.innermost("user") or call.innermost("library")
-    what = few(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
+    what = first_few_names(call.parameters, 2) if call.parameters and not call.parameters[0].startswith("#") else ""
     if call.operator == "new_group":
         what = str(list(call.sizes))
-    size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
+    size = (
+        f" ({first_few_names([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})"
+        if call.sizes and call.dtype
+        else ""
+    )
     return translated("{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.").format(
         ranks=capitalize_text(ranks_text(side.ranks)),
         s="s" if len(side.ranks) == 1 else "",

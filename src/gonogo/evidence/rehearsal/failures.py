@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import (
@@ -46,13 +46,13 @@ class FailedRanks(msgspec.Struct, frozen=True):
     @property
     def zero_stage(self) -> int | None:
         """The ZeRO stage: the engine's if there is one, 3 inside ``zero.Init``, else None."""
-        stage = setting(self.first.deepspeed_config, "zero_optimization", "stage")
+        stage = nested_value(self.first.deepspeed_config, "zero_optimization", "stage")
         if isinstance(stage, int):
             return stage
-        return 3 if self.under_zero_init else None
+        return 3 if self.is_under_zero_init else None
 
     @property
-    def under_zero_init(self) -> bool:
+    def is_under_zero_init(self) -> bool:
         """True if a module was being constructed inside ``deepspeed.zero.Init``."""
         return any(
             path_ends_with(frame, "deepspeed/runtime/zero/partition_parameters.py") for frame in self.failure.frames
@@ -79,12 +79,12 @@ def path_ends_with(frame: Frame, suffix: str) -> bool:
     return f"/{frame.path}".replace("\\", "/").endswith(f"/{suffix}")
 
 
-def innermost(frames: Iterable[Frame], owner: str) -> Frame | None:
+def innermost_frame(frames: Iterable[Frame], owner: str) -> Frame | None:
     """The innermost frame of that owner in a stack whose outermost call comes first, or None."""
     return next((frame for frame in reversed(tuple(frames)) if frame.owner == owner), None)
 
 
-def class_of(failure: Failure) -> str:
+def exception_class_name(failure: Failure) -> str:
     """The exception's class without its module: ``OutOfMemoryError``."""
     return failure.type.rpartition(".")[2]
 
@@ -100,7 +100,7 @@ def is_stdlib_frame(frame: Frame) -> bool:
     return path.startswith("<frozen") or ("/lib/python3" in path and "-packages/" not in path)
 
 
-def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
+def frame_spans(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
     """Spans of the given frames (Nones are skipped), each place once, in order."""
     spans: dict[tuple[str, int], Span] = {}
     for frame, label in marked:
@@ -112,22 +112,22 @@ def places(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
 def library_frame(failure: Failure | ChainedException) -> Frame | None:
     """The innermost frame of a library, torch only if there is no other; DeepSpeed's thin wrapper is skipped."""
     telling = [f for f in failure.frames if not is_stdlib_frame(f) and not path_ends_with(f, "deepspeed/utils/nvtx.py")]
-    return innermost(telling, "library") or innermost(telling, "torch")
+    return innermost_frame(telling, "library") or innermost_frame(telling, "torch")
 
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:
     """The user's innermost frame, then the innermost frame of a library, then that of the root cause."""
-    raised = translated("raised from here")
+    raised = translated("the exception was raised from here")
     cause = first_cause(failure)
     begun = library_frame(cause) if cause is not None else None
-    return places(
+    return frame_spans(
         (failure.innermost("user"), None),
         (library_frame(failure), raised),
-        (begun, translated("its original cause was raised here")),
+        (begun, translated("the exception that caused it was raised here")),
     )
 
 
-def setting(config: object, *path: str) -> object:
+def nested_value(config: object, *path: str) -> object:
     """A value in a nested configuration, or None if any part of the path is missing."""
     for key in path:
         if not isinstance(config, dict):
@@ -138,12 +138,12 @@ def setting(config: object, *path: str) -> object:
 
 def offload_device(config: object, section_name: str) -> str | None:
     """``cpu`` or ``nvme`` if ``section_name`` (``offload_optimizer``, ``offload_param``) is offloaded, else None."""
-    device = setting(config, "zero_optimization", section_name, "device")
+    device = nested_value(config, "zero_optimization", section_name, "device")
     name = str(getattr(device, "value", device)).lower()
     return name if name in ("cpu", "nvme") else None
 
 
-def describe(operands: Iterable[Operand]) -> Text:
+def describe_operands(operands: Iterable[Operand]) -> Text:
     """Operands as ``self [2, 4096] bfloat16 on cuda:0 (model.norm.weight); other …``; empty if there are none."""
     en, zh = [], []
     for operand in operands:
@@ -154,20 +154,20 @@ def describe(operands: Iterable[Operand]) -> Text:
     return Text("; ".join(en), "；".join(zh))
 
 
-def shorten(message: str, limit: int = 600) -> str:
+def shorten_exception_message(message: str, limit: int = 600) -> str:
     """A message cut to a length that fits one screen."""
     message = message.strip()
     return message if len(message) <= limit else f"{message[:limit]} …"
 
 
-def few(names: Iterable[str], limit: int = 5) -> str:
-    """The first names, and the number of the others."""
+def first_few_names(names: Iterable[str], limit: int = 5) -> str:
+    """The first names, and how many others there are."""
     listed = list(names)
     more = len(listed) - limit
     return ", ".join(listed[:limit]) + (f" … (+{more})" if more > 0 else "")
 
 
-def is_shortage(rank: RankRecord, failure: Failure) -> bool:
+def is_memory_shortage(rank: RankRecord, failure: Failure) -> bool:
     """True for the out-of-memory error of a rank whose record has the shortage."""
     short = any(memory.shortage is not None for memory in rank.devices)
     return short and ("OutOfMemory" in failure.type or "out of memory" in failure.message)
@@ -212,12 +212,12 @@ def is_generated_data(assumption: Assumption) -> bool:
     return assumption.kind in _GENERATED_KINDS
 
 
-def is_of_other_ranks(assumption: Assumption) -> bool:
+def concerns_other_ranks(assumption: Assumption) -> bool:
     """Whether it is about what other ranks send, so that it isn't needed if they are rehearsed too."""
     return assumption.kind in _OTHER_RANK_KINDS
 
 
-def place_of(assumption: Assumption) -> ProgramLine | None:
+def line_of_assumption(assumption: Assumption) -> ProgramLine | None:
     """The line at which an assumption was made; None if unknown."""
     path, _, number = assumption.where.rpartition(":")
     return ProgramLine(path, int(number)) if number.isdecimal() else None
@@ -255,8 +255,8 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
     rows_count = not _TRAINING_PHASES & set(rank.phases) and not CALL_SIGNATURE_ERROR_PATTERN.search(failure.message)
     followed = [one for one in rank.assumptions if is_python_value(one) or (rows_count and is_generated_data(one))]
     for assumption in followed[:_MAX_FOLLOWED_ASSUMPTIONS]:
-        start = place_of(assumption)
-        if start is None or is_library(start.path):
+        start = line_of_assumption(assumption)
+        if start is None or is_library_path(start.path):
             continue
         influence = Influence(start, paths)
         if any(influence.decides(place) for place in users) or (users and influence.uses(users[-1])):
@@ -318,7 +318,7 @@ def data_end_behind_failure(rank: RankRecord, failure: Failure) -> Assumption | 
     ``losses[-1]`` of an epoch without batches, predictions for two batches beside all labels, a checkpoint that a
     later batch would have saved. Other errors, raised inside a module's forward or by a framework, are unrelated.
     """
-    ended, kind = rank.data_ended, class_of(failure)
+    ended, kind = rank.data_ended, exception_class_name(failure)
     if kind == "FileNotFoundError" or _MISSING_FILE_PATTERN.search(failure.message):
         return ended
     of_it = kind in _ERRORS_OF_MISSING_DATA or (kind in _ERRORS_OF_NONE and "NoneType" in failure.message)

@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, HostMe
 
 
 class NodeHostMemory(msgspec.Struct, frozen=True):
-    """One node: its rehearsed ranks, and the totals over all its ranks."""
+    """Host memory of one node: its rehearsed ranks, and the totals over all its ranks."""
 
     run: tuple[tuple[RankRecord, HostMemory], ...]
     ranks: int
@@ -20,13 +20,13 @@ class NodeHostMemory(msgspec.Struct, frozen=True):
     """A lower bound that the rehearsed ranks prove: see :func:`host_memory_by_node`."""
 
     @property
-    def estimated(self) -> bool:
+    def is_estimated(self) -> bool:
         """True if some of its ranks were not rehearsed."""
         return len(self.run) < self.ranks
 
     @property
-    def fullest(self) -> tuple[RankRecord, HostMemory]:
-        """The rank that needs the most."""
+    def rank_with_highest_peak(self) -> tuple[RankRecord, HostMemory]:
+        """The rank that needs the most host memory, and its record."""
         return max(self.run, key=lambda pair: pair[1].peak_bytes)
 
 

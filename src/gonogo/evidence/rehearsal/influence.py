@@ -21,14 +21,14 @@ _MAX_ROUNDS = 30
 
 
 class ProgramLine(NamedTuple):
-    """A line of a file."""
+    """A file's path and a line number."""
 
     path: str
     line: int
 
 
 class Entity(NamedTuple):
-    """Something that holds a value: a function's local name, a global name, an attribute, a method's return value."""
+    """A variable of the analyzed program: a local or global name, an attribute, a method's return value."""
 
     kind: str
     owner: int
@@ -120,7 +120,7 @@ class _FileStatements:
                 for inner in blocks_of(node):
                     self._collect_statements(inner, statement, function, in_class=in_class)
 
-    def at(self, line: int) -> _Statement | None:
+    def innermost_statement_at(self, line: int) -> _Statement | None:
         """The innermost statement that spans the line."""
         found = None
         for statement in self.statements:
@@ -223,15 +223,17 @@ def _analyze_statement(statement: _Statement, imported: set[str]) -> None:
         base = _base_entity(receiver, function)
         if base is not None and base.name not in {"self", "cls", *imported}:
             statement.binds.add(base)
-    if isinstance(node, (ast.Return, *_yield_type(node))) and function.name:
+    if isinstance(node, (ast.Return, *_type_if_it_yields(node))) and function.name:
         statement.binds |= _return_entities(function)
 
 
-def _yield_type(node: ast.stmt) -> tuple[type, ...]:
+def _type_if_it_yields(node: ast.stmt) -> tuple[type, ...]:
+    """The statement's type if it yields, as a key for generators."""
     return (type(node),) if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_expressions(node)) else ()
 
 
 def _return_entities(function: _Function) -> set[Entity]:
+    """The variables that a function returns."""
     if function.in_class:
         return {Entity("method", 0, function.name), Entity("attribute", 0, function.name)}
     outer = function.outer
@@ -247,7 +249,7 @@ def _parse_file(path: str, _state: tuple[int, int]) -> _FileStatements | None:
         return None
 
 
-def file_at(path: str) -> _FileStatements | None:
+def statements_of_file(path: str) -> _FileStatements | None:
     """The statements of a file; None if it can't be parsed as Python."""
     try:
         state = os.stat(path)
@@ -257,7 +259,7 @@ def file_at(path: str) -> _FileStatements | None:
 
 
 class Influence:
-    """Everything that the statement at ``start`` may affect.
+    """All statements whose execution or values the statement at ``start`` may affect.
 
     ``may_raise``: the statement may have raised an exception that its ``try`` handled. A ``break``, ``continue`` or
     ``return`` that depends on it affects the statements after it; with ``rounds`` also the whole loop, whose number
@@ -268,7 +270,7 @@ class Influence:
         self, start: ProgramLine, other_paths: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
     ) -> None:
         paths = list(dict.fromkeys([start.path, *other_paths]))[:_MAX_FILES]
-        self._files = {path: file for path in paths if (file := file_at(path)) is not None}
+        self._files = {path: file for path in paths if (file := statements_of_file(path)) is not None}
         self._held: set[Entity] = set()
         self._decided: set[int] = set()
         self._rounds = rounds
@@ -278,14 +280,15 @@ class Influence:
                 self._functions.setdefault(name, []).extend(functions)
             for name in file.classes:
                 self._functions.setdefault(name, []).extend(file.functions.get("__init__", []))
-        first = self._files[start.path].at(start.line) if start.path in self._files else None
+        first = self._files[start.path].innermost_statement_at(start.line) if start.path in self._files else None
         self._first = first
         if first is not None:
             self._seed_influence(first, may_raise)
             self._spread_influence()
 
     def _seed_influence(self, statement: _Statement, may_raise: bool) -> None:
-        self._apply(statement)
+        """Mark what the first statement assigns, and what runs differently if it raises."""
+        self._propagate_through(statement)
         call = statement.node.value if isinstance(statement.node, ast.Expr) else None
         for argument in call.args if isinstance(call, ast.Call) else ():  # the call may have modified its argument
             if (base := _base_entity(argument, statement.function)) is not None and isinstance(argument, ast.Name):
@@ -296,33 +299,34 @@ class Influence:
             node = outer.node
             if isinstance(node, ast.Try) and node.handlers and any(one is inner.node for one in node.body):
                 for block in (node.body, node.orelse, *(handler.body for handler in node.handlers)):
-                    self._mark_decided(block)
+                    self._mark_conditional_block(block)
                     self._apply_early_exit(outer, block)
                 return
             inner, outer = outer, outer.parent
 
     def _spread_influence(self) -> None:
+        """Propagate marks through all statements until nothing changes."""
         statements = [statement for file in self._files.values() for statement in file.statements]
         for _ in range(_MAX_ROUNDS):
             before = len(self._held), len(self._decided)
             for statement in statements:
                 if id(statement.node) in self._decided or statement.reads & self._held:
-                    self._apply(statement)
+                    self._propagate_through(statement)
             if before == (len(self._held), len(self._decided)):
                 return
 
-    def _apply(self, statement: _Statement) -> None:
-        """Mark what a statement affects that is itself affected."""
+    def _propagate_through(self, statement: _Statement) -> None:
+        """Mark what a statement assigns if it reads an affected value."""
         node = statement.node
         self._held |= statement.binds
         for call, name in statement.calls:
-            self._hand_over(call, name, statement)
+            self._mark_called_parameters(call, name, statement)
         if isinstance(node, (ast.If, *_LOOP_NODES, ast.Match)):
             for block in blocks_of(node):
-                self._mark_decided(block)
+                self._mark_conditional_block(block)
                 self._apply_early_exit(statement, block)
 
-    def _hand_over(self, call: ast.Call, name: str, statement: _Statement) -> None:
+    def _mark_called_parameters(self, call: ast.Call, name: str, statement: _Statement) -> None:
         """Mark the parameters of functions that are called with an affected argument."""
         for function in self._functions.get(name, ()):
             offset = 1 if function.in_class else 0
@@ -332,9 +336,9 @@ class Influence:
             for keyword in call.keywords:
                 if keyword.arg in function.locals and self._reads_influenced(keyword.value, statement):
                     self._held.add(Entity("local", id(function), str(keyword.arg)))
-        self._hand_to_callbacks(call, statement)
+        self._mark_callback_parameters(call, statement)
 
-    def _hand_to_callbacks(self, call: ast.Call, statement: _Statement) -> None:
+    def _mark_callback_parameters(self, call: ast.Call, statement: _Statement) -> None:
         """Mark the parameters of functions that are given along with an affected value: ``rows.map(parse)``."""
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         named = [(argument, functions) for argument in given if (functions := self._functions_named_in(argument))]
@@ -366,11 +370,12 @@ class Influence:
                 return True
         return False
 
-    def _mark_decided(self, block: Sequence[ast.stmt]) -> None:
+    def _mark_conditional_block(self, block: Sequence[ast.stmt]) -> None:
+        """Mark the names that a block assigns, since whether it runs is affected."""
         for statement in block:
             self._decided.add(id(statement))
             for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTION_NODES, ast.ClassDef)) else ():
-                self._mark_decided(inner)
+                self._mark_conditional_block(inner)
 
     def _apply_early_exit(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
         """If an affected block leaves its loop or function, mark the statements after it."""
@@ -385,13 +390,13 @@ class Influence:
         here: _Statement | None = statement
         while here is not None:
             position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
-            self._mark_decided(here.block[position + 1 :])
+            self._mark_conditional_block(here.block[position + 1 :])
             here = here.parent
             if to_loop and here is not None and isinstance(here.node, _LOOP_NODES):
                 if self._rounds:
-                    self._mark_decided(here.node.body)
+                    self._mark_conditional_block(here.node.body)
                     position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
-                    self._mark_decided(here.block[position + 1 :])
+                    self._mark_conditional_block(here.block[position + 1 :])
                 return
 
     def decides(self, place: ProgramLine) -> bool:
@@ -414,4 +419,4 @@ class Influence:
 
     def _statement_at(self, place: ProgramLine) -> _Statement | None:
         file = self._files.get(place.path)
-        return file.at(place.line) if file is not None else None
+        return file.innermost_statement_at(place.line) if file is not None else None

@@ -7,8 +7,8 @@ from typing import get_args
 
 import msgspec
 
-from gonogo.evidence.rehearsal.base_table import base_rows
-from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankLife, StateKind, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.base_table import base_weight_rows
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankRunState, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
     BaseRow,
@@ -35,7 +35,7 @@ _STATUSES_WORST_FIRST: tuple[StateStatus, ...] = (
 
 
 def life_report(record: RehearsalRecord) -> LifeReport | None:
-    """The comparison; None unless the record is of a second life that got as far as training, or to its end."""
+    """How a resumed run's state compares with the run that saved its checkpoint; None if it isn't a resumed run."""
     record = record.second_life or record
     first = record.first_life
     if first is None or record.life_part in RESULT_STAGES:
@@ -47,14 +47,14 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         return None
     starts = [rank.life.at_start for rank in after if rank.life is not None and rank.life.at_start is not None]
     lives = [rank.life for rank in before if rank.life is not None]
-    bases = base_rows(first, [record], ["resume"])
+    bases = base_weight_rows(first, [record], ["resume"])
     return LifeReport(
         world_before=first.world_size,
         world_after=record.world_size,
         resumed_with=tuple(record.command),
         steps_before_save=saved.step,
         trains_on=all(start.trains_on for start in starts),
-        states=tuple(_with_other_bases(_state_rows(before, after), bases)),
+        states=tuple(_correct_rows_of_other_bases(_state_rows(before, after), bases)),
         counters=tuple(_counter_rows(saved, starts[0])),
         random=tuple(_random_rows(lives, [rank.life for rank in after if rank.life is not None])),
         data=_data_status(before, after, first.world_size == record.world_size),
@@ -73,6 +73,8 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
 def _life_costs(
     first_life: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]
 ) -> LifeCosts:
+    """What saving and resuming cost: peak memory of GPU and host, bytes on disk."""
+
     def max_peak_bytes(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
         return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
@@ -90,7 +92,7 @@ def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
 
 
 def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
-    """A row for each state that the first life held when it saved: the worst status over the second life's ranks."""
+    """A row for each state that the first run held when it saved: the worst status over the resumed ranks."""
     had: dict[Identity, HeldState] = {}
     written: dict[Identity, dict[str, None]] = {}
     for rank in before:
@@ -130,8 +132,8 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
         )
 
 
-def _with_other_bases(rows: Iterable[StateRow], bases: Sequence[BaseRow]) -> Iterator[StateRow]:
-    """The rows, where frozen weights that come from elsewhere than in training are not called unchanged."""
+def _correct_rows_of_other_bases(rows: Iterable[StateRow], bases: Sequence[BaseRow]) -> Iterator[StateRow]:
+    """The rows, with frozen weights that come from elsewhere than in training no longer called unchanged."""
     other = {
         name for row in bases if row.is_certain and row.status in ("other", "applied-before") for name in row.names
     }
@@ -151,8 +153,8 @@ def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
     return parts
 
 
-def _untracked_files(lives: Sequence[RankLife]) -> frozenset[str]:
-    """Files written since the run first began, by a process that wasn't tracked."""
+def _untracked_files(lives: Sequence[RankRunState]) -> frozenset[str]:
+    """Files written since the first run began, by a process that wasn't tracked."""
     began = min((life.began for life in lives if life.part == "first"), default=0.0)
     known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
     read = [one for life in lives if life.part == "second" for one in life.unlabelled.items()]
@@ -261,7 +263,8 @@ def _counter_rows(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow
         yield CounterRow(counter.kind, counter.name, counter.value, resumed, status)
 
 
-def _random_rows(before: Sequence[RankLife], after: Sequence[RankLife]) -> Iterator[RandomRow]:
+def _random_rows(before: Sequence[RankRunState], after: Sequence[RankRunState]) -> Iterator[RandomRow]:
+    """How the random generators' states compare after resuming."""
     for generator in _GENERATORS:
         got = {digest for life in before for digest in life.random_got.get(generator, ())}
         was_set = {digest for life in after for digest in life.random_set.get(generator, ())}
@@ -270,7 +273,7 @@ def _random_rows(before: Sequence[RankLife], after: Sequence[RankLife]) -> Itera
 
 
 def _data_status(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world_size: bool) -> DataStatus:
-    """Which batch the second life starts with, compared with the one that came next in the first life."""
+    """Which batch the resumed run starts with, compared with the one that came next in the first run."""
     lives = {rank.rank: rank.life for rank in before if rank.life is not None}
     for rank in after:
         old, new = lives.get(rank.rank), rank.life

@@ -18,7 +18,7 @@ RESULT_STAGES: tuple[LifePart, ...] = ("convert", "merge", "serve")
 
 
 class StateOrigin(msgspec.Struct, frozen=True):
-    """Where a tensor's contents come from: a state of the first life, through a file."""
+    """Where a tensor's contents come from: a state of the first run, through a file."""
 
     kind: str
     """A :data:`StateKind`; ``base``: a file that the first life didn't write; ``drawn``: a random generator; ``rank``:
@@ -57,7 +57,7 @@ class HeldState(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The key by which it is matched between both lives."""
+        """The key by which it is matched between the first and the resumed run."""
         return self.kind, self.slot, self.name
 
 
@@ -102,7 +102,7 @@ class StateCounter(msgspec.Struct, frozen=True):
 
 
 class StateMoment(msgspec.Struct, frozen=True):
-    """All state of a rank at one point in time."""
+    """All training state of a rank at one point in time."""
 
     step: int
     """Optimizer steps that this life has completed."""
@@ -127,8 +127,8 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Whose it is, where those of several ranks are put in order."""
 
 
-class RankLife(msgspec.Struct):
-    """What a rank observed of one life."""
+class RankRunState(msgspec.Struct):
+    """What a rank observed of its state in one run: the first run, or the one that resumes from its checkpoint."""
 
     part: LifePart
     saved: list[SavedTensor] = []

@@ -21,7 +21,7 @@ def largest_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple
     return tuple(ModuleBytes(module, nbytes) for module, nbytes in largest if nbytes)
 
 
-def held_by_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleMemory, ...]:
+def memory_by_modules(allocations: Iterable[tuple[str, str | None, int]]) -> tuple[ModuleMemory, ...]:
     """All allocations, with the modules of a list (``layers.0``, ``layers.1`` …) merged, largest first."""
     sums: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     members: dict[str, set[str]] = defaultdict(set)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.failures import is_python_value, place_of, setting
+from gonogo.evidence.rehearsal.failures import is_python_value, line_of_assumption, nested_value
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
@@ -43,24 +43,28 @@ class RankDivergence:
     def zero_stage(self) -> object:
         """The ZeRO stage, or None."""
         configs = (rank.deepspeed_config for rank in self.record.ranks)
-        return next((stage for c in configs if (stage := setting(c, "zero_optimization", "stage")) is not None), None)
+        return next(
+            (stage for c in configs if (stage := nested_value(c, "zero_optimization", "stage")) is not None), None
+        )
 
     @property
-    def calls(self) -> list[tuple[Side, CollectiveCall]]:
+    def sides_in_calls(self) -> list[tuple[Side, CollectiveCall]]:
         """The sides that are in a call, with that call."""
         return [(side, side.call) for side in self.sides if side.call is not None]
 
     @cached_property
-    def gathers(self) -> bool:
+    def gathers_weights(self) -> bool:
         """Whether a side gathers weights that ZeRO-3 has partitioned."""
-        return any(call.parameters and "gather" in call.operator for _, call in self.calls)
+        return any(call.parameters and "gather" in call.operator for _, call in self.sides_in_calls)
 
     @cached_property
-    def of_engine(self) -> tuple[Side, ...]:
+    def engine_sides(self) -> tuple[Side, ...]:
         """The sides at which a colocated rollout engine waits for its other ranks."""
-        return tuple(side for side, call in self.calls if call.operator in (ENGINE_CONSTRUCTION, ENGINE_GENERATION))
+        return tuple(
+            side for side, call in self.sides_in_calls if call.operator in (ENGINE_CONSTRUCTION, ENGINE_GENERATION)
+        )
 
-    def own_guards(self, side: Side) -> list[EnclosingCondition]:
+    def conditions_of_side_alone(self, side: Side) -> list[EnclosingCondition]:
         """The conditions around a side's call that aren't around any other side's, innermost first."""
         others = {(g.path, g.line, g.kind) for other in self.sides if other is not side for g in other.guards}
         return [
@@ -70,28 +74,28 @@ class RankDivergence:
         ]
 
     @cached_property
-    def rank_test(self) -> tuple[Side, EnclosingCondition] | None:
+    def rank_condition(self) -> tuple[Side, EnclosingCondition] | None:
         """The side whose call depends on a condition on the rank, and that condition."""
-        for side, _ in self.calls:
-            for guard in self.own_guards(side):
-                if asks_for_rank(guard.texts):
+        for side, _ in self.sides_in_calls:
+            for guard in self.conditions_of_side_alone(side):
+                if depends_on_rank(guard.texts):
                     return side, guard
         return None
 
     @cached_property
-    def rank_exit(self) -> LoopExit | None:
-        """The condition on the rank on which one rank has left a loop that the others are in, or is alone in."""
-        if self.rank_test is not None or self.left_loop is None:
+    def rank_loop_exit(self) -> LoopExit | None:
+        """The condition on the rank by which ranks have left a loop that others are still in."""
+        if self.rank_condition is not None or self.left_loop is None:
             return None
         inside, outside, loop = self.left_loop
         if 1 not in (len(inside.ranks), len(outside.ranks)):
             return None
-        return next((one for one in loop.exits if asks_for_rank(one.texts)), None)
+        return next((one for one in loop.exits if depends_on_rank(one.texts)), None)
 
     @cached_property
     def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
         """A loop of the program (not in a ``forward``) around one side's call that another side has left."""
-        for side, call in self.calls:
+        for side, call in self.sides_in_calls:
             for guard in side.guards:
                 if guard.kind in ("if", "else") or guard.function == "forward":
                     continue
@@ -111,15 +115,15 @@ class RankDivergence:
         In order: one behind a condition on the rank; the only one in ``marked``; one with a condition of its own;
         else the last one.
         """
-        if self.rank_test is not None:
-            return self.rank_test[0]
+        if self.rank_condition is not None:
+            return self.rank_condition[0]
         if len(marked) == 1:
             return marked[0]
-        sides = [side for side, _ in self.calls] or list(self.sides)
-        return next((side for side in sides if self.own_guards(side)), sides[-1])
+        sides = [side for side, _ in self.sides_in_calls] or list(self.sides)
+        return next((side for side in sides if self.conditions_of_side_alone(side)), sides[-1])
 
     @cached_property
-    def assumed(self) -> Assumption | None:
+    def assumption_behind(self) -> Assumption | None:
         """An assumption that may have caused the ranks to diverge, or None.
 
         It was made in a condition on the path to the calls; or its value decides, by data flow through names, such a
@@ -134,28 +138,29 @@ class RankDivergence:
         )
 
     def _decides_calls(self, assumption: Assumption) -> bool:
-        start = place_of(assumption)
-        if start is None or is_library(start.path):
+        """Whether an assumed value decides which of the diverging calls is made."""
+        start = line_of_assumption(assumption)
+        if start is None or is_library_path(start.path):
             return False
         frames = [
             ProgramLine(frame.path, frame.line)
-            for _, call in self.calls
+            for _, call in self.sides_in_calls
             for frame in call.frames
             if frame.owner == "user"
         ]
         influence = Influence(start, [place.path for place in frames], rounds=True)
-        if self.rank_test is not None:
-            _, guard = self.rank_test
+        if self.rank_condition is not None:
+            _, guard = self.rank_condition
             return influence.uses(ProgramLine(guard.path, guard.line))
         return any(influence.decides(place) for place in frames)
 
     @property
     def certainty(self) -> Certainty:
         """CERTAIN, unless a condition on the path depends on a value that a rehearsal can't know."""
-        return Certainty.LIKELY if self.assumed is not None else Certainty.CERTAIN
+        return Certainty.LIKELY if self.assumption_behind is not None else Certainty.CERTAIN
 
 
-def asks_for_rank(texts: Iterable[str]) -> bool:
+def depends_on_rank(texts: Iterable[str]) -> bool:
     """Whether a condition, or what its names were computed from, depends on the rank."""
     return any(_RANK_PATTERN.search(text) for text in texts)
 

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.rehearsal.attached_adapter import AttachedAdapter
-from gonogo.evidence.rehearsal.lives import LifePart, RankLife
+from gonogo.evidence.rehearsal.lives import LifePart, RankRunState
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -49,7 +49,7 @@ CATEGORIES = (
 """What memory is used for; ``workspace`` is cuBLAS's."""
 
 
-def categories_of(category_bytes: Sequence[int]) -> dict[str, int]:
+def bytes_by_category(category_bytes: Sequence[int]) -> dict[str, int]:
     """Bytes by category, from a sequence in the order of :data:`CATEGORIES`."""
     named = zip(CATEGORIES, category_bytes, strict=True)
     return {name: count for name, count in named if count or name not in OPTIONAL_CATEGORIES}
@@ -82,14 +82,14 @@ class Failure(msgspec.Struct, frozen=True):
         """The innermost frame of that owner, or None."""
         return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
 
-    def in_a_line(self) -> str:
+    def one_line_summary(self) -> str:
         """``TYPE: MESSAGE (FILE:LINE)``, for progress output."""
         frame = self.innermost("user") or self.innermost("library")
         place = f" ({frame.path}:{frame.line})" if frame is not None else ""
         return f"{self.type}: {next(iter(self.message.splitlines()), '')[:_MAX_MESSAGE_LENGTH]}{place}"
 
 
-class Shortage(msgspec.Struct, frozen=True):
+class MemoryShortage(msgspec.Struct, frozen=True):
     """The first allocation that would not have fit on the device."""
 
     device: str
@@ -123,7 +123,7 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     """The ten single modules that hold the most."""
     modules: tuple[ModuleMemory, ...] = ()
     """Everything that holds memory at the peak: for each category it adds up to :attr:`by_category`."""
-    shortage: Shortage | None = None
+    shortage: MemoryShortage | None = None
     phases: tuple[PhaseMemory, ...] = ()
     """For training with rollouts: each phase's peak, in order of first entry."""
 
@@ -155,7 +155,7 @@ SYNTHETIC_COMPLETIONS_ASSUMPTION = (
 """Assumption about what a model or an engine generates."""
 
 
-class TensorPlace(msgspec.Struct, frozen=True):
+class TensorPlacement(msgspec.Struct, frozen=True):
     """Where a parameter or buffer was when training began; ``shape`` is (0,) if ZeRO-3 has partitioned it."""
 
     name: str
@@ -192,7 +192,7 @@ class LoadedWeights(msgspec.Struct, frozen=True):
         return self.missing_parameters / max(self.parameters, 1)
 
 
-class Unsupported(msgspec.Struct, frozen=True):
+class UnsupportedPart(msgspec.Struct, frozen=True):
     """Something that can't be rehearsed (a compiled extension, a Triton kernel): its name and place."""
 
     what: str
@@ -204,7 +204,7 @@ class Unsupported(msgspec.Struct, frozen=True):
     """What would let it be rehearsed; None if nothing is known, and in a record of an older gonogo."""
 
     @classmethod
-    def of(cls, what: str, where: str, reason: Reason) -> Unsupported:
+    def of(cls, what: str, where: str, reason: Reason) -> UnsupportedPart:
         """The gap with its reason in both languages."""
         return cls(what, where, reason.why.en, reason.why.zh, reason.remedy)
 
@@ -273,7 +273,7 @@ class OmittedPart(msgspec.Struct, frozen=True):
 
 
 class RankRecord(msgspec.Struct):
-    """Everything that one rank's worker observed."""
+    """Everything that one rank's worker observed in a rehearsal."""
 
     rank: int
     local_rank: int
@@ -296,12 +296,12 @@ class RankRecord(msgspec.Struct):
     """Memory over time for each device, including the host."""
     collectives: list[CollectiveTotal] = []
     assumptions: list[Assumption] = []
-    unsupported: list[Unsupported] = []
+    unsupported: list[UnsupportedPart] = []
     unused_parameters: list[str] = []
     """Trainable parameters that took part in no forward."""
     parameters_without_gradient: list[str] = []
     """Trainable parameters that took part in a forward, and got no gradient in any step."""
-    left_on_cpu: list[TensorPlace] = []
+    left_on_cpu: list[TensorPlacement] = []
     """Parameters and buffers of the trained model that were on the CPU though the others were on the device."""
     parameter_count: int = 0
     as_run: AsRun | None = None
@@ -376,7 +376,7 @@ class RankRecord(msgspec.Struct):
     """For a failed rank: the conditions under which the real run fails in the same way."""
     attached_adapters: list[AttachedAdapter] = []
     """Adapters that it put on a base of another name than theirs."""
-    life: RankLife | None = None
+    life: RankRunState | None = None
     """What the rank observed of the run's life, if that is rehearsed."""
 
 
@@ -390,7 +390,7 @@ class AcceleratorFacts(msgspec.Struct, frozen=True):
 
 
 class RehearsalRecord(msgspec.Struct):
-    """A rehearsal: the world, and the ranks that were run in it."""
+    """A rehearsal's result: the world, and the records of the ranks that were run in it."""
 
     command: list[str]
     cwd: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.rehearsal.base_table import base_rows, plain_name
+from gonogo.evidence.rehearsal.base_table import base_weight_rows, strip_peft_wrappers
 from gonogo.evidence.rehearsal.life_table import WHOLE_SHARE, is_key_of
-from gonogo.evidence.rehearsal.lives import HeldState, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.lives import HeldState, RankRunState, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.lives.life_report import StateRow, StateStatus
 from gonogo.finding.lives.result_report import ResultReport, ResultStage
@@ -17,7 +17,7 @@ _FLAT_WEIGHTS = ("optimizer", "weights")
 
 
 def result_report(record: RehearsalRecord) -> ResultReport | None:
-    """The comparison; None if nothing was made from the checkpoint, or the stages did not complete."""
+    """How weights made from a checkpoint (merged, converted) compare with the trained ones; None if there are none."""
     first = record.first_life or record
     before = [rank.life for rank in first.ranks if rank.life is not None and rank.life.at_save is not None]
     if not record.afterwards or not before or record.life_part not in ("first", "second"):
@@ -29,16 +29,16 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
         if state.kind in ("parameter", "buffer"):
             had.setdefault(state.name, state)
     files = next((saved for stage in reversed(lives) if (saved := _saved_tensors(stage))), _saved_tensors(before))
-    rows = [_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
+    rows = [_weight_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
     lost = {row.name for row in rows if row.status != "restored"}
-    bases = base_rows(first, record.afterwards, [done.life_part for done in record.afterwards])
-    told = {plain_name(name) for row in bases if row.status == "drawn" for name in row.names}
+    bases = base_weight_rows(first, record.afterwards, [done.life_part for done in record.afterwards])
+    told = {strip_peft_wrappers(name) for row in bases if row.status == "drawn" for name in row.names}
     return ResultReport(
         stages=tuple(map(_result_stage, record.afterwards)),
         is_loaded=loaded is not None,
         states=(
             *(row for row in rows if row.kind == "parameter" or row.status != "unchanged"),
-            *(row for row in _reinitialized_rows(loaded, lost) if plain_name(row.name) not in told),
+            *(row for row in _reinitialized_rows(loaded, lost) if strip_peft_wrappers(row.name) not in told),
         ),
         bases=bases,
     )
@@ -58,16 +58,16 @@ def _result_stage(record: RehearsalRecord) -> ResultStage:
     )
 
 
-def _saved_tensors(lives: Sequence[RankLife]) -> list[SavedTensor]:
+def _saved_tensors(lives: Sequence[RankRunState]) -> list[SavedTensor]:
     return [tensor for life in lives for tensor in life.saved]
 
 
-def _loaded_states(lives: Sequence[RankLife]) -> StateMoment | None:
+def _loaded_states(lives: Sequence[RankRunState]) -> StateMoment | None:
     return next((life.at_start for life in lives if life.at_start is not None), None)
 
 
-def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
-    """The row for one weight of the first life: where it is in the result."""
+def _weight_row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
+    """The row for one weight of the first run: where it is in the result."""
     own = [tensor for tensor in files if state.identity in tensor.holds]
     flat = [t for t in files if any(one[:2] == _FLAT_WEIGHTS for one in t.holds) and is_key_of(state, t.key)]
     written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))

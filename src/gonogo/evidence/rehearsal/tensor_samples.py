@@ -11,8 +11,8 @@ _ROUNDING = 1 / 64
 _PACKED = ("uint8", "int8", "uint32", "int32", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
 
 
-def compared(one: TensorSample, other: TensorSample) -> Literal["same", "rounded", "packed", "other"]:
-    """``packed``: one is quantized, so that its elements can't be compared with the other's."""
+def compare_samples(one: TensorSample, other: TensorSample) -> Literal["same", "rounded", "packed", "other"]:
+    """How two samples relate; ``packed``: one is quantized, so that its elements can't be compared."""
     if one.dtype == other.dtype and one.shape == other.shape and one.digest == other.digest:
         return "same"
     if one.dtype != other.dtype and (one.dtype in _PACKED or other.dtype in _PACKED):
@@ -26,6 +26,6 @@ def compared(one: TensorSample, other: TensorSample) -> Literal["same", "rounded
     return "other"
 
 
-def are_alike(one: TensorSample, other: TensorSample) -> bool:
-    """Whether they may be the same weights."""
-    return compared(one, other) != "other"
+def may_be_same_weights(one: TensorSample, other: TensorSample) -> bool:
+    """Whether two samples may be of the same weights."""
+    return compare_samples(one, other) != "other"

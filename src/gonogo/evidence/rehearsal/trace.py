@@ -53,7 +53,7 @@ class DeviceEvents(msgspec.Struct):
     table: bytes
     segments: list[Segment]
 
-    def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+    def event_rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         """(action, address, bytes, stack, clock, stream) of each event; for ``oom``, address is the free bytes."""
         numbers = array("q", self.table)
         return zip(*[iter(numbers)] * 6, strict=True)

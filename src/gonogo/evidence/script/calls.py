@@ -10,15 +10,17 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.classes import class_default
-from gonogo.evidence.script.flow import reaching, scope_binding, surely_ran
+from gonogo.evidence.script.flow import has_always_run_before, reaching_bindings, scope_binding
 from gonogo.evidence.script.python_file import PythonFile
-from gonogo.evidence.script.syntax_index import position
+from gonogo.evidence.script.syntax_index import start_position
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_UNPACKED_KWARGS_REASON = translated("**{name} may contain it")
-_UNPACKED_ARGS_REASON = translated("an argument before it is unpacked with *")
-_SET_CONDITIONALLY = translated("it is set only under a condition")
+_UNPACKED_KWARGS_REASON = translated("**{name} may contain this argument")
+_UNPACKED_ARGS_REASON = translated(
+    "an earlier argument is unpacked with *, so the positions of later ones are not known"
+)
+_SET_CONDITIONALLY = translated("the argument is set only under a condition")
 
 
 class PassedKeyword(msgspec.Struct, frozen=True):
@@ -34,7 +36,7 @@ class PassedKeyword(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One call. ``name`` is the qualified name of the callee, ``names`` includes those of its base classes.
+    """One call in a script. ``name`` is the qualified name of the callee, ``names`` includes those of its base classes.
 
     A method of an object of unknown type is named ``?.`` and the expression as written: ``?.model.generate``.
     """
@@ -103,11 +105,11 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The names of the call's keyword arguments, as far as known (see :attr:`has_star`)."""
+        """The names of the call's keyword arguments, as far as known (see :attr:`has_unknown_kwargs`)."""
         return tuple(self._collected_keywords[0])
 
     @property
-    def has_star(self) -> bool:
+    def has_unknown_kwargs(self) -> bool:
         """Whether ``**kwargs`` may contain unknown keyword arguments."""
         return self._collected_keywords[1] is not None
 
@@ -119,7 +121,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         start, end = self.script.place(passed.source), self.script.place(passed.value)
         return start.source.place(start.start, max(end.end, start.end))
 
-    def passed(self, name: str) -> PassedKeyword | None:
+    def passed_keyword(self, name: str) -> PassedKeyword | None:
         """How the keyword argument of that name is passed."""
         return self._collected_keywords[0].get(name)
 
@@ -176,7 +178,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         scope = scope_binding(index, node.id, node)
         if scope is None:
             return node.id
-        found = reaching(index, scope.names[node.id], scope, node)
+        found = reaching_bindings(index, scope.names[node.id], scope, node)
         if len(found) != 1 or found[0].kind != "assign" or found[0].path:
             return node.id
         made: Any = found[0]
@@ -188,13 +190,13 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
             target = statement.targets[0]
             if not isinstance(target, ast.Subscript):
                 continue
-            if same_code and not position(made.node) < position(statement) < position(self.node):
+            if same_code and not start_position(made.node) < start_position(statement) < start_position(self.node):
                 continue
             key = self.script.field(target.slice).string
             if key is None:
                 unknown = node.id
             else:
-                surely = is_certain and same_code and surely_ran(index, statement, self.node)
+                surely = is_certain and same_code and has_always_run_before(index, statement, self.node)
                 if surely or key not in passed_arguments:
                     passed_arguments[key] = PassedKeyword(statement.value, statement, surely)
                 else:
@@ -208,11 +210,15 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
                 and isinstance(func.value, ast.Name)
                 and func.value.id == node.id
                 and func.attr in ("update", "pop", "setdefault", "clear")
-                and position(call) < position(self.node)
+                and start_position(call) < start_position(self.node)
             ):
                 unknown = (
                     self._apply_mutation(
-                        call, func.attr, passed_arguments, depth, is_certain and surely_ran(index, call, self.node)
+                        call,
+                        func.attr,
+                        passed_arguments,
+                        depth,
+                        is_certain and has_always_run_before(index, call, self.node),
                     )
                     or unknown
                 )

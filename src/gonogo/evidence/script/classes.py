@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.python_file import PythonFile
-from gonogo.evidence.script.spelling import matches
+from gonogo.evidence.script.spelling import matches_api_name
 from gonogo.evidence.script.syntax_index import Function
 
 
@@ -24,7 +24,7 @@ class ClassInfo(msgspec.Struct, frozen=True, eq=False):
 
     def is_subclass(self, *patterns: str) -> bool:
         """Whether it derives from a class whose qualified name matches a pattern."""
-        return any(matches(pattern, base) for pattern in patterns for base in self.bases)
+        return any(matches_api_name(pattern, base) for pattern in patterns for base in self.bases)
 
     def default(self, name: str) -> Field:
         """The default of one of its fields: ``x: int = 1``, also within ``field(default=1)``."""

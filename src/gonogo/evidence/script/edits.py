@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gonogo.evidence.script.syntax_index import ScriptIndex, position
+from gonogo.evidence.script.syntax_index import ScriptIndex, start_position
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
@@ -46,7 +46,7 @@ class ScriptEditor:
     def remove_keyword(self, call: ast.Call, keyword: ast.keyword) -> Edit | None:
         """Remove a keyword argument from a call, with its comma, and with its line if nothing else is on it."""
         start, end = self.span(keyword)
-        after = self._skip(end)
+        after = self._skip_whitespace_and_comments(end)
         comma = after if self.data[after : after + 1] == b"," else None
         stop = comma + 1 if comma is not None else end
         arguments = _arguments(call)
@@ -67,11 +67,11 @@ class ScriptEditor:
             return self.replace(previous, end, kept.decode() if kept.strip() else "")
         if alone:
             return self.replace(line_start, self._next_line(line_end), "")
-        following = self._skip_blank(stop)
+        following = self._skip_blanks(stop)
         if following < line_end and not rest.startswith(b"#"):
             return self.replace(start, following, "")
         if self.data[:start].rstrip(_BLANK)[-1:] == b"(" and not rest:
-            return self.replace(start, self._skip_space(stop) if at + 1 < len(arguments) else stop, "")
+            return self.replace(start, self._skip_whitespace(stop) if at + 1 < len(arguments) else stop, "")
         begin = start
         while begin > line_start and self.data[begin - 1 : begin] in (b" ", b"\t"):
             begin -= 1
@@ -110,14 +110,14 @@ class ScriptEditor:
     def _argument_end(self, argument: ast.AST, limit: int) -> int:
         """The end offset of an argument, including parentheses around it."""
         end = self.span(argument)[1]
-        at = self._skip(end)
+        at = self._skip_whitespace_and_comments(end)
         while at < limit and self.data[at : at + 1] == b")":
             end = at + 1
-            at = self._skip(end)
+            at = self._skip_whitespace_and_comments(end)
         return end
 
     def _comma_after(self, argument: ast.AST, limit: int) -> int | None:
-        at = self._skip(self._argument_end(argument, limit))
+        at = self._skip_whitespace_and_comments(self._argument_end(argument, limit))
         return at if at < limit and self.data[at : at + 1] == b"," else None
 
     # Statements
@@ -173,7 +173,7 @@ class ScriptEditor:
         parent = self.index.parents.get(node)
         last = getattr(parent, "lineno", 0)
         for child in ast.iter_child_nodes(parent) if parent is not None else ():
-            if position(child) < position(node):
+            if start_position(child) < start_position(node):
                 last = max(last, getattr(child, "end_lineno", 0) or 0)
         return int(last)
 
@@ -228,6 +228,7 @@ class ScriptEditor:
         return isinstance(node, ast.If) and self.data[start : start + 4] == b"elif"
 
     def _is_continued(self, line_start: int) -> bool:
+        """Whether the line above ends in a line continuation."""
         return self.data[:line_start].rstrip(b"\r\n").endswith(b"\\") and line_start > 0
 
     # Bytes
@@ -247,17 +248,17 @@ class ScriptEditor:
             line_end += 1
         return min(line_end + 1, len(self.data))
 
-    def _skip_blank(self, offset: int) -> int:
+    def _skip_blanks(self, offset: int) -> int:
         while offset < len(self.data) and self.data[offset : offset + 1] in (b" ", b"\t", b"\f"):
             offset += 1
         return offset
 
-    def _skip_space(self, offset: int) -> int:
+    def _skip_whitespace(self, offset: int) -> int:
         while offset < len(self.data) and self.data[offset] in _WHITESPACE_AND_NEWLINES:
             offset += 1
         return offset
 
-    def _skip(self, offset: int) -> int:
+    def _skip_whitespace_and_comments(self, offset: int) -> int:
         """Skip blanks, line ends, comments and line continuations, as inside parentheses."""
         data = self.data
         while offset < len(data):
@@ -278,4 +279,4 @@ _COMPOUND_STATEMENTS = (
 
 def _arguments(call: ast.Call) -> list[ast.expr | ast.keyword]:
     """Positional and keyword arguments in source order."""
-    return sorted([*call.args, *call.keywords], key=position)
+    return sorted([*call.args, *call.keywords], key=start_position)

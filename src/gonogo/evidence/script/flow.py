@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from gonogo.evidence.script.nodes import is_static
+from gonogo.evidence.script.nodes import is_static_method
 from gonogo.evidence.script.syntax_index import (
     COMPREHENSIONS,
     FUNCTIONS,
@@ -13,7 +13,7 @@ from gonogo.evidence.script.syntax_index import (
     Scope,
     ScriptIndex,
     end_position,
-    position,
+    start_position,
 )
 
 _SCOPE_NODES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
@@ -37,7 +37,7 @@ _MAX_BINDINGS = 200
 """Maximum number of bindings of one name in one scope; beyond it, the name's value counts as unknown."""
 
 
-def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
+def reaching_bindings(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast.AST) -> list[Binding]:
     """The bindings of one name in ``scope`` that may reach a use, the latest first.
 
     Within the scope's own code these are the last binding that always executes, and those after it that may execute.
@@ -49,13 +49,13 @@ def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast
         return []  # quadratic: each use would be compared with all bindings
     if _enclosing_scope_node(index, use) is not scope.node:
         return bindings
-    at = position(use)
+    at = start_position(use)
     before = [binding for binding in bindings if end_position(binding.node) <= at]
     found: list[Binding] = []
     surely: Binding | None = None
     for binding in reversed(before):
         found.append(binding)
-        if surely_ran(index, binding.node, use):
+        if has_always_run_before(index, binding.node, use):
             surely = binding
             break
     if len(before) < len(bindings):
@@ -71,7 +71,7 @@ def reaching(index: ScriptIndex, bindings: list[Binding], scope: Scope, use: ast
     return found
 
 
-def surely_ran(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
+def has_always_run_before(index: ScriptIndex, earlier: ast.AST, use: ast.AST) -> bool:
     """Whether code before ``use`` in the same function has always executed when ``use`` does."""
     current: ast.AST | None = earlier if isinstance(earlier, ast.arg) else index.statement(earlier) or earlier
     while current is not None:
@@ -143,7 +143,7 @@ def bound_to(index: ScriptIndex, node: ast.expr) -> ast.expr:
         seen.add(node)
         found: list[Binding] = []
         if isinstance(node, ast.Name) and (scope := scope_binding(index, node.id, node)) is not None:
-            found = reaching(index, scope.names[node.id], scope, node)
+            found = reaching_bindings(index, scope.names[node.id], scope, node)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             owner = class_of_self(index, node.value)
             found = self_attribute_bindings(index, owner).get(node.attr, []) if owner is not None else []
@@ -171,7 +171,7 @@ def class_of_self(index: ScriptIndex, name: ast.Name) -> ast.ClassDef | None:
     owner = index.parents.get(scope.node)
     arguments = [*scope.node.args.posonlyargs, *scope.node.args.args]
     if isinstance(owner, ast.ClassDef) and arguments and arguments[0].arg == name.id:
-        return owner if not is_static(scope.node) else None
+        return owner if not is_static_method(scope.node) else None
     return None
 
 

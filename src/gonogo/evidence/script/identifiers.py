@@ -16,22 +16,22 @@ _OPTIONS_OBJECT_NAMES = frozenset(
 
 
 @lru_cache(maxsize=4096)
-def words(name: str) -> tuple[str, ...]:
-    """The words of an identifier in lower case: ``isRank0``, ``is_rank_0`` and ``IS_RANK0`` give is, rank, 0."""
+def split_identifier(name: str) -> tuple[str, ...]:
+    """The words of an identifier in lower case: ``isRank0`` and ``is_rank_0`` both give is, rank, 0."""
     return tuple(word.lower() for word in _IDENTIFIER_WORD_PATTERN.findall(name))
 
 
-def says(name: str, *phrases: str) -> bool:
+def contains_words(name: str, *phrases: str) -> bool:
     """Whether an identifier contains the words of a phrase in sequence: ``cfg_zero3`` contains ``zero_3``."""
-    own = words(name)
+    own = split_identifier(name)
     return any(
         own[start : start + len(wanted)] == wanted
-        for wanted in map(words, phrases)
+        for wanted in map(split_identifier, phrases)
         for start in range(len(own) - len(wanted) + 1)
     )
 
 
-def identifiers(node: ast.AST) -> Iterator[str]:
+def identifiers_in(node: ast.AST) -> Iterator[str]:
     """All names in a piece of code: variables, attributes, parameters, keywords, and literal keys.
 
     String literals used as values don't count: ``args.domain == "main"`` yields ``args`` and ``domain``,
@@ -62,7 +62,7 @@ def _accessed_key(node: ast.AST) -> ast.expr | None:
 
 def uses_name(node: ast.AST, *phrases: str) -> bool:
     """Whether an identifier in a piece of code contains one of the phrases."""
-    return any(says(name, *phrases) for name in identifiers(node))
+    return any(contains_words(name, *phrases) for name in identifiers_in(node))
 
 
 def last_name(node: ast.AST | None) -> str:
@@ -103,7 +103,7 @@ def is_option(node: ast.AST) -> bool:
     """Whether an expression is an option of the run: ``args.resume``, ``self.config["save"]``."""
     if not isinstance(node, (ast.Attribute, ast.Subscript)):
         return False
-    return words(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS_OBJECT_NAMES}
+    return split_identifier(last_name(node.value))[-1:] in {(word,) for word in _OPTIONS_OBJECT_NAMES}
 
 
 def has_option(node: ast.AST) -> bool:

@@ -108,18 +108,18 @@ class ModuleSearch:
         """The file of a module that a relative import names, below the folder that contains the package."""
         return self._find_in_folder(dotted.split("."), package_root)
 
-    def module(self, dotted: str, folder: str) -> str | None:
+    def module_file(self, dotted: str, folder: str) -> str | None:
         """The file of a module, as a script in ``folder`` would import it; None if the project has none."""
         key = (dotted, folder)
         if key not in self._modules:
             self._modules[key] = self._find_module(dotted.split("."), folder)
         return self._modules[key]
 
-    def knows(self, module_name: str, folder: str) -> bool:
+    def has_module(self, module_name: str, folder: str) -> bool:
         """Whether any folder searched by a script in ``folder`` has a module or package of that name."""
-        return module_name in self._search(folder)
+        return module_name in self._folders_by_module_name(folder)
 
-    def _search(self, folder: str) -> dict[str, list[str]]:
+    def _folders_by_module_name(self, folder: str) -> dict[str, list[str]]:
         """For each top-level module name, the folders that contain it, in search order."""
         searched = self._searched.get(folder)
         if searched is None:
@@ -130,7 +130,7 @@ class ModuleSearch:
         return searched
 
     def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
-        for base in self._search(folder).get(parts[0], ()):
+        for base in self._folders_by_module_name(folder).get(parts[0], ()):
             found = self._find_in_folder(parts, base)
             if found is not None:
                 return found
@@ -178,7 +178,7 @@ def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Sys
     found: list[SysPathAddition] = []
 
     def add_path(node: ast.AST, *, at_front: bool, line: int) -> None:
-        folder = reader.folder(node, 0)
+        folder = reader.evaluate_path(node, 0)
         whole = os.path.realpath(os.path.join(base, folder)) if folder is not None else None
         found.append(SysPathAddition(whole, at_front, line))
 
@@ -229,7 +229,7 @@ def _added_root(reader: _PathEvaluator, call: ast.Call, path: str) -> list[SysPa
         return []
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     first = call.args[0] if call.args else given.get("search_from", given.get("path"))
-    start = reader.folder(first, 0) if first is not None else None
+    start = reader.evaluate_path(first, 0) if first is not None else None
     folder = os.path.realpath(os.path.join(reader.cwd or os.path.dirname(path), start)) if start is not None else None
     indicator = given.get("indicator", call.args[1] if len(call.args) > 1 else None)
     if folder is not None and name.endswith("setup_root"):
@@ -286,7 +286,7 @@ class _PathEvaluator:
         self.path = path
         self.cwd = cwd
 
-    def folder(self, node: ast.AST, depth: int) -> str | None:
+    def evaluate_path(self, node: ast.AST, depth: int) -> str | None:
         """The path that an expression of constants, ``__file__``, ``os.path`` and ``Path(...).parent`` amounts to."""
         if depth > 20:
             return None
@@ -297,11 +297,12 @@ class _PathEvaluator:
                 return self.path
             bindings = self.index.module.names.get(node.id, [])
             only = bindings[0] if len(bindings) == 1 else None
-            return self.folder(only.value, depth + 1) if only is not None and only.kind == "assign" else None
+            return self.evaluate_path(only.value, depth + 1) if only is not None and only.kind == "assign" else None
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
             values = node.values if isinstance(node, ast.JoinedStr) else [node.left, node.right]
             parts = [
-                self.folder(each.value if isinstance(each, ast.FormattedValue) else each, depth + 1) for each in values
+                self.evaluate_path(each.value if isinstance(each, ast.FormattedValue) else each, depth + 1)
+                for each in values
             ]
             return "".join(part or "" for part in parts) if None not in parts else None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -309,10 +310,10 @@ class _PathEvaluator:
         if isinstance(node, ast.Attribute) and node.attr in ("pardir", "curdir"):
             return ".." if node.attr == "pardir" else "."
         if isinstance(node, ast.Attribute) and node.attr == "parent":
-            inner = self.folder(node.value, depth + 1)
+            inner = self.evaluate_path(node.value, depth + 1)
             return os.path.dirname(inner) if inner is not None else None
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
-            inner = self.folder(node.value.value, depth + 1)
+            inner = self.evaluate_path(node.value.value, depth + 1)
             levels = node.slice.value if isinstance(node.slice, ast.Constant) else None
             if inner is None or not isinstance(levels, int) or not 0 <= levels < 20:
                 return None
@@ -322,7 +323,7 @@ class _PathEvaluator:
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name == "dirname" and node.args:
-                inner = self.folder(node.args[0], depth + 1)
+                inner = self.evaluate_path(node.args[0], depth + 1)
                 return os.path.dirname(inner) if inner is not None else None
             if name == "join":
                 return self._join_folders(node.args, depth)
@@ -330,14 +331,14 @@ class _PathEvaluator:
                 name in ("abspath", "realpath", "str", "Path", "PurePath", "normpath", "fspath", "expanduser")
                 and len(node.args) == 1
             ):
-                return self.folder(node.args[0], depth + 1)
+                return self.evaluate_path(node.args[0], depth + 1)
             if name in ("resolve", "absolute", "as_posix") and isinstance(node.func, ast.Attribute):
-                return self.folder(node.func.value, depth + 1)
+                return self.evaluate_path(node.func.value, depth + 1)
             if name in ("getcwd", "cwd"):
                 return self.cwd
         return None
 
     def _join_folders(self, nodes: Sequence[ast.AST], depth: int) -> str | None:
-        parts = [self.folder(each, depth + 1) for each in nodes]
+        parts = [self.evaluate_path(each, depth + 1) for each in nodes]
         known = [part for part in parts if part is not None]
         return os.path.join(*known) if known and len(known) == len(parts) else None

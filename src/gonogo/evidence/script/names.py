@@ -15,14 +15,14 @@ from typing import Protocol
 from gonogo.evidence.script.flow import (
     bound_to,
     class_of_self,
-    reaching,
+    reaching_bindings,
     resolve_function,
     scope_binding,
     self_attribute_bindings,
 )
-from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
-from gonogo.evidence.script.spelling import canonical
-from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding, ScriptIndex, position
+from gonogo.evidence.script.nodes import annotated_class, is_none, is_static_method
+from gonogo.evidence.script.spelling import canonical_api_name
+from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding, ScriptIndex, start_position
 
 Names = tuple[str, ...]
 """The names of one object, its own first; for a class of the script, also those of its base classes."""
@@ -58,7 +58,7 @@ class ProjectNames(Protocol):
 
 
 class NameResolver:
-    """Resolves the names of one script; everything is computed on demand and cached."""
+    """Resolves the names in one script to qualified names; computed on demand and cached."""
 
     def __init__(self, index: ScriptIndex, resolve_external: ProjectNames | None = None, module: str = "") -> None:
         self.index = index
@@ -100,7 +100,7 @@ class NameResolver:
             bases = self.names(node.value) or self.kinds(node.value)
             return self._resolve_imported(tuple(f"{base}.{node.attr}" for base in bases))
         if isinstance(node, (ast.ClassDef, *FUNCTIONS)):
-            return self.defined(node)
+            return self.names_of_definition(node)
         if isinstance(node, ast.IfExp):
             names = self.names(node.body)
             return names if names == self.names(node.orelse) else ()
@@ -112,10 +112,11 @@ class NameResolver:
         scope = scope_binding(self.index, node.id, node)
         if scope is None:
             return self._names_of_unbound(node.id)
-        found = reaching(self.index, scope.names[node.id], scope, node)
+        found = reaching_bindings(self.index, scope.names[node.id], scope, node)
         return self._agreed_names([self.names_of_binding(binding) for binding in found], found)
 
     def _names_of_unbound(self, name: str) -> Names:
+        """The names of a builtin, or of what a star import may provide."""
         stars = self.index.module.stars
         for module in stars:
             there = self.elsewhere.names(f"{module}.{name}") if self.elsewhere is not None else None
@@ -123,14 +124,14 @@ class NameResolver:
                 return there
         if name in _BUILTINS:
             return (name,)
-        return (canonical(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
+        return (canonical_api_name(f"{stars[0]}.{name}"),) if len(stars) == 1 else ()
 
     def names_of_binding(self, binding: Binding) -> Names:
         """The names of the object that one binding assigns."""
         if binding.kind == "import":
             return self._resolve_imported((binding.value,))
         if binding.kind == "define":
-            return self.defined(binding.node)
+            return self.names_of_definition(binding.node)
         if binding.kind == "assign" and not binding.path:
             return self.names(binding.value)
         return ()
@@ -140,10 +141,10 @@ class NameResolver:
             there = self.elsewhere.names(names[0])
             if there:
                 return there
-        return tuple(dict.fromkeys(canonical(name) for name in names))
+        return tuple(dict.fromkeys(canonical_api_name(name) for name in names))
 
-    def defined(self, node: ast.AST) -> Names:
-        """The names of a function or class of this script: its own, and those of a class's bases."""
+    def names_of_definition(self, node: ast.AST) -> Names:
+        """The qualified names of a function or class of this script: its own, and those of a class's bases."""
         own = getattr(node, "name", "")
         parent = self.index.parents.get(node)
         while parent is not None:
@@ -166,7 +167,7 @@ class NameResolver:
 
     @cached_property
     def _own_classes(self) -> dict[str, ast.ClassDef]:
-        return {self.defined(node)[0]: node for node in self.index.by_type.get(ast.ClassDef, ())}
+        return {self.names_of_definition(node)[0]: node for node in self.index.by_type.get(ast.ClassDef, ())}
 
     def class_named(self, name: str) -> tuple[NameResolver, ast.ClassDef] | None:
         """The project's class of a qualified name, with the resolver of the script that defines it."""
@@ -206,7 +207,7 @@ class NameResolver:
         rest = [pair for pair in pairs if pair[1].kind != "import"]
         if imported and all(isinstance(binding.value, ast.Constant) for _, binding in rest):
             # `try: from a import X; except ImportError: from b import X`: it may be either
-            imported.sort(key=lambda pair: position(pair[1].node))
+            imported.sort(key=lambda pair: start_position(pair[1].node))
             return tuple(dict.fromkeys(name for names, _ in imported for name in names))
         said = [names for names, binding in pairs if not is_none(binding.value)]
         return said[0] if said and all(names == said[0] for names in said) else ()
@@ -219,7 +220,7 @@ class NameResolver:
         return found
 
     def kinds(self, node: ast.AST) -> Names:
-        """The names of the class or call that created the object at a node; empty if unknown."""
+        """The qualified names of the class or call that created the object at a node; empty if unknown."""
         found = self._kinds.get(node)
         if found is None:
             self._kinds[node] = ()
@@ -237,7 +238,7 @@ class NameResolver:
             scope = scope_binding(self.index, node.id, node)
             if scope is None:
                 return ()
-            found = reaching(self.index, scope.names[node.id], scope, node)
+            found = reaching_bindings(self.index, scope.names[node.id], scope, node)
             return self.kinds_agreed(found)
         if isinstance(node, ast.Attribute):
             held = self.attribute_bindings(node)
@@ -285,14 +286,15 @@ class NameResolver:
         return self.result(value, path) if isinstance(value, ast.Call) else ()
 
     def _kinds_of_parameter(self, binding: Binding) -> Names:
+        """The classes of a parameter's value, by its annotation or by the calls of its function."""
         arg, function = binding.node, binding.value
         if not isinstance(arg, ast.arg):
             return ()
         owner = self.index.parents.get(function)
-        if isinstance(owner, ast.ClassDef) and isinstance(function, FUNCTIONS) and not is_static(function):
+        if isinstance(owner, ast.ClassDef) and isinstance(function, FUNCTIONS) and not is_static_method(function):
             arguments = [*function.args.posonlyargs, *function.args.args]
             if arguments and arguments[0] is arg:
-                return self.defined(owner)
+                return self.names_of_definition(owner)
         annotated = annotated_class(arg.annotation)
         if annotated is not None:
             names = self.names(annotated)
@@ -301,7 +303,7 @@ class NameResolver:
         return self._kinds_of_arguments(arg, function)
 
     def _kinds_of_arguments(self, arg: ast.arg, function: ast.AST) -> Names:
-        """The kinds of the argument passed for a parameter, if all calls of the function in this script agree."""
+        """The classes of the argument passed for a parameter, if all calls in this script agree."""
         if not isinstance(function, FUNCTIONS) or not isinstance(self.index.parents.get(function), ast.Module):
             return ()
         places = [*function.args.posonlyargs, *function.args.args]
@@ -358,6 +360,7 @@ class NameResolver:
         return self.names(classes) if classes is not None and at == 0 else ()
 
     def _kinds_returned(self, function: ast.AST, path: tuple[int, ...]) -> Names:
+        """The qualified names of what created the object that a function returns, cached."""
         key = (function, path)
         if key in self._returning:  # a function that calls itself
             return ()

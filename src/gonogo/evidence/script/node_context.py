@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from gonogo.evidence.script.names import NameResolver
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.syntax_index import FUNCTIONS, ScriptIndex
 
 
@@ -31,7 +31,7 @@ def _dotted_names(names: NameResolver, node: ast.expr) -> list[str]:
         return [*_dotted_names(names, node.body), *_dotted_names(names, node.orelse)]
     found = names.kinds(node) or names.names(node)
     if not found:
-        written = dotted(node.func if isinstance(node, ast.Call) else node)
+        written = dotted_name(node.func if isinstance(node, ast.Call) else node)
         found = (f"?.{written}",) if written else ()
     return list(found)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import COMPREHENSIONS
-from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
+from gonogo.evidence.script.zero_terms import ZeroTerm, find_zero_term
 
 _PARAMETER_ITERATORS = frozenset({"parameters", "named_parameters"})
 # Attributes of a parameter that don't need its values.
@@ -104,7 +104,7 @@ class ParameterUse(msgspec.Struct, frozen=True, eq=False):
 def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
     """All uses, in source order."""
     registered = {
-        dotted(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
+        dotted_name(call.node.args[-1]) for call in script.calls("*.register_external_parameter") if call.node.args
     }
     found: dict[int, ParameterUse] = {}
     for kind, node, module, no_grad in (*_uses_in_iterations(script), *_uses_of_attributes(script)):
@@ -120,10 +120,10 @@ def parameter_uses(script: Script) -> tuple[ParameterUse, ...]:
             statement,
             any(name.rpartition(".")[2] in _GATHERING_CONTEXTS for name in contexts),
             no_grad or any(name.endswith(("torch.no_grad", "torch.inference_mode")) for name in contexts),
-            any(dotted(each) in registered for each in ast.walk(node) if isinstance(each, ast.Attribute)),
+            any(dotted_name(each) in registered for each in ast.walk(node) if isinstance(each, ast.Attribute)),
             isinstance(module, ast.Name) and module.id == "self" and kind != "reduced",
             function.name if function is not None else "",
-            zero_term(script, node, statement),
+            find_zero_term(script, node, statement),
         )
     return tuple(sorted(found.values(), key=lambda use: (use.node.lineno, use.node.col_offset)))
 
@@ -176,8 +176,9 @@ def _loop_variable(loop: ast.comprehension | ast.For, method: str) -> str | None
 
 
 def _uses_as_vector(script: Script, node: ast.Call, module: ast.expr) -> Iterator[_ParameterUse]:
+    """The use of all parameters as one vector, as by ``parameters_to_vector``."""
     parent = script.parent(node)
-    if isinstance(parent, ast.Call) and dotted(parent.func).endswith("parameters_to_vector"):
+    if isinstance(parent, ast.Call) and dotted_name(parent.func).endswith("parameters_to_vector"):
         yield "reduced", parent, module, False
 
 
@@ -226,11 +227,12 @@ def _uses_of_attributes(script: Script) -> Iterator[_ParameterUse]:
         found = _computation_of(script, node)
         if found is not None and found.computed is not None:
             computed = found.computed
-            reduced = isinstance(computed, ast.Call) and _is_method_of(computed, node)
+            reduced = isinstance(computed, ast.Call) and _is_receiver_within(computed, node)
             yield "weight-reduced" if reduced else "passed", computed, node.value, found.no_grad
 
 
-def _is_method_of(call: ast.Call, node: ast.expr) -> bool:
+def _is_receiver_within(call: ast.Call, node: ast.expr) -> bool:
+    """Whether a node is part of the object whose method is called."""
     return isinstance(call.func, ast.Attribute) and any(each is node for each in ast.walk(call.func.value))
 
 
@@ -285,4 +287,4 @@ def _reads_tensor_values(script: Script, call: ast.Call) -> bool:
 
 
 def _last_part(func: ast.expr) -> str:
-    return dotted(func).rpartition(".")[2]
+    return dotted_name(func).rpartition(".")[2]

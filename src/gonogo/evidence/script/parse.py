@@ -45,7 +45,7 @@ _NEWER_SYNTAX: Sequence[tuple[tuple[int, int], Pattern]] = (
 
 
 class ScriptProblem(msgspec.Struct, frozen=True):
-    """Why a script has no syntax tree.
+    """Why a script could not be parsed.
 
     ``kind`` is ``"syntax"``, ``"encoding"``, ``"null-byte"``, ``"too-deep"``, ``"too-large"``; or
     ``"newer-python"``, which is no fault of the script: the Python that runs gonogo is older than :attr:`needs`.
@@ -57,8 +57,8 @@ class ScriptProblem(msgspec.Struct, frozen=True):
     needs: str | None = None
 
     @property
-    def is_fault(self) -> bool:
-        """Whether the script itself is broken, so that Python would refuse to run it."""
+    def is_rejected_by_python(self) -> bool:
+        """Whether Python itself would refuse to run the script."""
         return self.kind in ("syntax", "encoding", "null-byte")
 
 
@@ -89,7 +89,7 @@ def parse(source: SourceFile) -> ParsedSource:
             message = _NOT_IN_ENCODING.format(encoding=encoding)
             return ParsedSource(None, ScriptProblem("encoding", source.place(0, 0), message))
     elif not source.is_utf8:
-        at = _first_undecodable(data)
+        at = _offset_of_undecodable_byte(data)
         return ParsedSource(None, ScriptProblem("encoding", source.place(at, at + 1), _NOT_UTF8))
     else:
         text = source.text
@@ -158,7 +158,7 @@ def _encoding(source: SourceFile) -> tuple[str | None, ScriptProblem | None]:
     return None, None
 
 
-def _first_undecodable(data: bytes) -> int:
+def _offset_of_undecodable_byte(data: bytes) -> int:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -196,16 +196,17 @@ def _required_python_version(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = translated(
-    "it is {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
+    "the file has {size} KiB, and gonogo reads Python files only up to {limit} KiB: move data and generated "
+    "code to other files"
 )
-_TOO_DEEP = translated("its expressions are too deeply nested for Python's parser")
-_CONTAINS_NULL_BYTE = translated("it contains a null byte, which Python rejects")
+_TOO_DEEP = translated("the file's expressions are nested too deeply for Python's parser")
+_CONTAINS_NULL_BYTE = translated("the file contains a null byte, which Python rejects")
 _NOT_UTF8 = translated(
-    "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
+    "the file is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
 )
-_NOT_IN_ENCODING = translated("its content is not in the declared encoding {encoding}")
-_UNKNOWN_ENCODING = translated("gonogo doesn't support its declared encoding {encoding}")
-_SYNTAX_ERROR_TEXT = translated("Python can't parse it: {message}")
+_NOT_IN_ENCODING = translated("the file's content is not in its declared encoding {encoding}")
+_UNKNOWN_ENCODING = translated("gonogo doesn't support the file's declared encoding {encoding}")
+_SYNTAX_ERROR_TEXT = translated("Python can't parse the file: {message}")
 _NEWER_PYTHON_TEXT = translated(
     "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python"
 )

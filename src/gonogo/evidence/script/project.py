@@ -26,7 +26,7 @@ _MAX_STAR_IMPORTS = 50
 
 
 class Project:
-    """The files under a folder, read on demand.
+    """The Python files under a folder, read on demand.
 
     Scripts that share a project read each file once: for many scripts in a folder, create one project and call
     :meth:`script`.
@@ -75,7 +75,7 @@ class Project:
             self._at.clear()
             self._imports.clear()
         elif script.source is not source:
-            script.take(source)
+            script.use_path_of(source)
         if self._add_search_paths_of(script, path):
             self._imports.clear()
         return script
@@ -101,7 +101,7 @@ class Project:
         script.elsewhere = self._views[script] = ProjectView(self, script, path)
         return script
 
-    def seen_from(self, script: Script) -> ProjectView:
+    def view_from(self, script: Script) -> ProjectView:
         """A script's view of the project's other files."""
         return self._views[script]
 
@@ -141,7 +141,7 @@ class Project:
         if len(self._scripts) >= 10 * MAX_SCRIPTS or not self.search.is_project_path(real):
             return None
         try:
-            source = SourceFile.read(self._shown(real))
+            source = SourceFile.read(self._display_path(real))
         except UserError:
             self._scripts[real] = None
             return None
@@ -152,14 +152,14 @@ class Project:
                 view.forget_missing_modules()
         return script
 
-    def _shown(self, real: str) -> str:
+    def _display_path(self, real: str) -> str:
         """A file's path as shown to users: relative or absolute, as the entry's or the folder's path was given."""
         folder, shown = self._shown_as
         return os.path.normpath(os.path.join(shown, os.path.relpath(real, folder)))
 
 
 class ProjectView:
-    """One script's view of the project's other files; :class:`~gonogo.evidence.script.python_file.ProjectModules`."""
+    """What one script can import from the project's other files."""
 
     def __init__(self, project: Project, script: Script, path: str) -> None:
         self.project = project
@@ -208,12 +208,12 @@ class ProjectView:
         if search.path is not None and level and self.script.package:
             path = search.relative_import_file(dotted, self.top)
             return self.project.script_at(path, dotted) if path is not None else None
-        path = search.module(dotted, self.folder)
+        path = search.module_file(dotted, self.folder)
         if path is None and self.top != self.folder and level:
-            path = self.project.search.module(dotted, self.top)
+            path = self.project.search.module_file(dotted, self.top)
         return self.project.script_at(path, dotted) if path is not None else None
 
-    def _at(self, dotted: str) -> tuple[Script, str] | None:
+    def _find_definition(self, dotted: str) -> tuple[Script, str] | None:
         """The script that defines a dotted name, and the name within it (``""`` for the module itself)."""
         if dotted not in self._found:
             self._found[dotted] = self._search_definition(dotted)
@@ -221,7 +221,9 @@ class ProjectView:
 
     def _search_definition(self, dotted: str) -> tuple[Script, str] | None:
         parts = dotted.split(".")
-        known = self.project.search.knows(parts[0], self.folder) or self.project.search.knows(parts[0], self.top)
+        known = self.project.search.has_module(parts[0], self.folder) or self.project.search.has_module(
+            parts[0], self.top
+        )
         if not known and parts[0] not in self.project.tops:
             return None
         for i in range(len(parts), 0, -1):
@@ -242,7 +244,7 @@ class ProjectView:
         return found
 
     def _find_names(self, dotted: str) -> Names | None:
-        at = self._at(dotted)
+        at = self._find_definition(dotted)
         if at is None or not at[1] or dotted in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
         script, inner = at
@@ -252,7 +254,7 @@ class ProjectView:
             if script.index.module.stars:
                 self._asking.add(dotted)
                 try:
-                    return self.project.seen_from(script).starred(inner)
+                    return self.project.view_from(script).names_through_star_import(inner)
                 finally:
                     self._asking.discard(dotted)
             return None
@@ -260,7 +262,7 @@ class ProjectView:
         try:
             node = bindings[-1].node
             if bindings[-1].kind == "define":
-                defined = script.names.defined(node)
+                defined = script.names.names_of_definition(node)
                 return tuple(f"{each}.{rest}" for each in defined) if rest else defined
             bound = script.names.names_of_binding(bindings[-1])
             if rest:
@@ -269,7 +271,7 @@ class ProjectView:
         finally:
             self._asking.discard(dotted)
 
-    def starred(self, inner: str) -> Names | None:
+    def names_through_star_import(self, inner: str) -> Names | None:
         """The names of ``inner`` through ``from module import *``, cached: packages star-import one another."""
         if inner not in self._starred:
             self._starred[inner] = None  # ends cycles of star imports
@@ -283,7 +285,7 @@ class ProjectView:
 
     def may_export(self, module: str, name: str) -> bool:
         """Whether ``from module import *`` may provide a name: False if the module is known not to define it."""
-        at = self._at(module)
+        at = self._find_definition(module)
         if at is None or at[1]:
             return True
         scope = at[0].index.module
@@ -291,7 +293,7 @@ class ProjectView:
 
     def kinds(self, dotted: str) -> Names | None:
         """The names of what created the object at ``dotted`` in a module of the project."""
-        at = self._at(dotted)
+        at = self._find_definition(dotted)
         key = f"kinds of {dotted}"
         if at is None or not at[1] or "." in at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
@@ -304,7 +306,7 @@ class ProjectView:
 
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
         """The names of what created the object that a function of the project returns."""
-        at = self._at(dotted)
+        at = self._find_definition(dotted)
         key = f"result of {dotted} {path}"
         if at is None or not at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
@@ -316,7 +318,7 @@ class ProjectView:
 
     def value(self, dotted: str) -> Value | None:
         """The value of a constant in another module of the project."""
-        at = self._at(dotted)
+        at = self._find_definition(dotted)
         if at is None or not at[1] or "." in at[1] or dotted in self._asking:
             return None
         self._asking.add(dotted)
@@ -327,7 +329,7 @@ class ProjectView:
 
     def class_at(self, dotted: str) -> tuple[NameResolver, ast.ClassDef] | None:
         """The class of the project at ``dotted``."""
-        at = self._at(dotted)
+        at = self._find_definition(dotted)
         if at is None or not at[1]:
             return None
         bindings = at[0].index.module.names.get(at[1], [])
@@ -337,7 +339,7 @@ class ProjectView:
             if bindings[0].kind == "import" and len(self._asking) < _MAX_DEPTH and dotted not in self._asking:
                 self._asking.add(dotted)
                 try:
-                    return self.project.seen_from(at[0]).class_at(bindings[0].value)
+                    return self.project.view_from(at[0]).class_at(bindings[0].value)
                 finally:
                     self._asking.discard(dotted)
         return None

@@ -40,7 +40,7 @@ class ProjectModules(ProjectNames, Protocol):
 
 
 class PythonFile:
-    """One file. If it has a ``problem``, ``tree`` is None and everything else behaves as for an empty file."""
+    """One Python file. If it has a ``problem``, ``tree`` is None and all else behaves as for an empty file."""
 
     def __init__(self, source: SourceFile, package: str = "", module: str = "") -> None:
         self.source = source
@@ -53,8 +53,8 @@ class PythonFile:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r})"
 
-    def take(self, source: SourceFile) -> None:
-        """Use another path for the same bytes, before anything has been reported about them."""
+    def use_path_of(self, source: SourceFile) -> None:
+        """Take over the path of another source with the same bytes, before anything has been reported."""
         self.source = source
         self.__dict__.pop("_editor", None)
 
@@ -80,7 +80,7 @@ class PythonFile:
 
     @cached_property
     def index(self) -> ScriptIndex:
-        """Parents and scopes."""
+        """The syntax index: parents and scopes of all nodes."""
         with gc_disabled():
             return ScriptIndex(self.tree or ast.Module(body=[], type_ignores=[]), self.package)
 
@@ -101,10 +101,10 @@ class PythonFile:
 
     def qualified(self, node: ast.AST) -> str | None:
         """The qualified name of a class, function, module or method; None if unknown."""
-        names = self._own(self.names.names(node))
+        names = self._without_own_module(self.names.names(node))
         return names[0] if names else None
 
-    def _own(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _without_own_module(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Names as the script itself uses them: without its own module's name."""
         if not names or not self.module or not any(name.startswith(self.module) for name in names):
             return names
@@ -122,7 +122,7 @@ class PythonFile:
 
     def kinds_of(self, node: ast.AST) -> tuple[str, ...]:
         """Like :meth:`kind_of`, with the names of the base classes of a class of the project."""
-        return self._own(self.names.kinds(node))
+        return self._without_own_module(self.names.kinds(node))
 
     def field(self, node: ast.expr) -> Field:
         """The value of an expression of constants, and of names that hold one; otherwise unknown, with the reason."""
@@ -222,12 +222,12 @@ class PythonFile:
         end_line = getattr(node, "end_lineno", None) or line
         end_column = getattr(node, "end_col_offset", None)
         if self.parsed.encoding is not None:
-            column = self._column(line, column)
-            end_column = self._column(end_line, end_column) if end_column is not None else None
+            column = self._column_in_file_encoding(line, column)
+            end_column = self._column_in_file_encoding(end_line, end_column) if end_column is not None else None
         start = source.offset(line, column)
         return source.place(start, source.offset(end_line, end_column) if end_column is not None else start)
 
-    def _column(self, line: int, column: int) -> int:
+    def _column_in_file_encoding(self, line: int, column: int) -> int:
         """Convert a column in UTF-8 to one in the file's own encoding."""
         encoding = self.parsed.encoding or "utf-8"
         text = self.source.line_bytes(line).decode(encoding, "replace").encode("utf-8")
@@ -244,13 +244,13 @@ class PythonFile:
         return ScriptEditor(self.source, self.index) if self.editable else None
 
     def removing_keyword(self, call: ast.Call | HasCallNode, name: str) -> Edit | None:
-        """Remove a keyword argument from a call; None if it isn't written in the call itself, or can't be edited."""
+        """An edit that removes a keyword argument from a call; None if it isn't written in the call itself."""
         node = call if isinstance(call, ast.Call) else call.node
         keyword = next((each for each in node.keywords if each.arg == name), None)
         return self._editor.remove_keyword(node, keyword) if self._editor is not None and keyword is not None else None
 
     def setting_keyword(self, call: ast.Call | HasCallNode, name: str, source_text: str) -> Edit | None:
-        """Add a keyword argument to a call, or replace its value."""
+        """An edit that adds a keyword argument to a call, or replaces its value."""
         node = call if isinstance(call, ast.Call) else call.node
         if self._editor is None:
             return None
@@ -260,21 +260,21 @@ class PythonFile:
         return self.replacing(keyword, f"{name}={source_text}")
 
     def removing_statement(self, node: ast.stmt) -> Edit | None:
-        """Remove a statement and the comment lines directly above it; a block's only statement becomes ``pass``."""
+        """An edit that removes a statement and the comments directly above it; an emptied block gets ``pass``."""
         return self._editor.remove_statement(node) if self._editor is not None else None
 
     def replacing(self, node: ast.AST, text: str) -> Edit | None:
-        """Replace a node by other source text."""
+        """An edit that replaces a node by other source text."""
         return self.place(node).edit(text) if self._editor is not None else None
 
     def inserting_before(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Insert a statement before another, at its indentation."""
+        """An edit that inserts a statement before another, at its indentation."""
         return self._editor.insert_before(statement, text) if self._editor is not None else None
 
     def inserting_after(self, statement: ast.stmt, text: str) -> Edit | None:
-        """Insert a statement after another, at its indentation."""
+        """An edit that inserts a statement after another, at its indentation."""
         return self._editor.insert_after(statement, text) if self._editor is not None else None
 
     def inserting_import(self, text: str) -> Edit | None:
-        """Add an import to those at the top of the script."""
+        """An edit that adds an import to those at the top of the script."""
         return self._editor.insert_import(text) if self._editor is not None else None

@@ -47,7 +47,7 @@ class ReachableCode:
                     self._waiting.append((ast.Name(entry_function, ast.Load()), script))
         self._follow_names()
 
-    def holds(self, path: str, line: int) -> bool:
+    def is_reachable(self, path: str, line: int) -> bool:
         """Whether a line of a script can run, as far as names show."""
         around = [unit for unit in self._units.get(path, ()) if unit.lineno <= line <= (unit.end_lineno or line)]
         return all(unit in self._open for unit in around)
@@ -113,6 +113,7 @@ class ReachableCode:
                 self._methods.setdefault(one.name, []).append(one)
 
     def _is_named(self, name: str) -> bool:
+        """Whether reachable code uses this name, as a variable or as an attribute."""
         return name in self._named or name in self._of_objects
 
     def _has_external_base(self, unit: ast.ClassDef, seen: set[str]) -> bool:

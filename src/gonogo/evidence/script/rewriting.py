@@ -98,6 +98,7 @@ def hoist_call(script: Script, branch: ast.If, call: ast.Call, name: str) -> Edi
 
 
 def _uses_bound_name(before: Sequence[ast.stmt], node: ast.AST) -> bool:
+    """Whether a node reads a name that one of the statements before it assigns."""
     bound = {
         name.id
         for statement in before

@@ -10,11 +10,11 @@ from typing import TypeGuard, TypeVar
 
 from gonogo.evidence.script.calls import Call, PassedKeyword
 from gonogo.evidence.script.classes import ClassInfo
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.parse import ScriptProblem
 from gonogo.evidence.script.python_file import PythonFile
-from gonogo.evidence.script.spelling import matches
-from gonogo.evidence.script.syntax_index import FUNCTIONS, position
+from gonogo.evidence.script.spelling import matches_api_name
+from gonogo.evidence.script.syntax_index import FUNCTIONS, start_position
 from gonogo.evidence.source_file import SourceFile
 
 _Result = TypeVar("_Result")
@@ -39,8 +39,8 @@ class Script(PythonFile):
         self._once: dict[Callable[[Script], object], object] = {}
 
     @cached_property
-    def _methods(self) -> dict[str, list[ast.Call]]:
-        """Calls of ``x.method``, by ``method``, which ends their name whatever x is. Others are in :attr:`_named`."""
+    def _calls_by_method(self) -> dict[str, list[ast.Call]]:
+        """Calls of ``x.method`` by ``method``, which their name ends in whatever x is; for others see the next one."""
         found: dict[str, list[ast.Call]] = {}
         for node in self.index.calls:
             if _is_plain_method(node.func):
@@ -48,7 +48,7 @@ class Script(PythonFile):
         return found
 
     @cached_property
-    def _named(self) -> dict[str, list[ast.Call]]:
+    def _calls_by_function_name(self) -> dict[str, list[ast.Call]]:
         """The other calls, by the last part of each of the callee's names."""
         found: dict[str, list[ast.Call]] = {}
         for node in self.index.calls:
@@ -61,16 +61,16 @@ class Script(PythonFile):
         last = pattern.rpartition(".")[2]
         if any(each in last for each in "*?["):
             return iter(self.index.calls)
-        return chain(self._methods.get(last, ()), self._named.get(last, ()))
+        return chain(self._calls_by_method.get(last, ()), self._calls_by_function_name.get(last, ()))
 
     def call_at(self, node: ast.Call) -> Call:
         """The Call for a call node of this script."""
         known = self._calls.get(node)
         if known is not None:
             return known
-        names = self._own(self.names.names(node.func))
+        names = self._without_own_module(self.names.names(node.func))
         if not names:
-            written = dotted(node.func) if isinstance(node.func, (ast.Attribute, ast.Name)) else ""
+            written = dotted_name(node.func) if isinstance(node.func, (ast.Attribute, ast.Name)) else ""
             names = (f"?.{written}" if written else "?",)
         known = self._calls[node] = Call(node, names[0], names, self)
         return known
@@ -90,9 +90,9 @@ class Script(PythonFile):
             for pattern in patterns:
                 for node in self._candidate_calls(pattern):
                     call = self.call_at(node)
-                    if any(matches(pattern, name) for name in call.names):
+                    if any(matches_api_name(pattern, name) for name in call.names):
                         found[node] = call
-            known = self._called[patterns] = tuple(sorted(found.values(), key=lambda call: position(call.node)))
+            known = self._called[patterns] = tuple(sorted(found.values(), key=lambda call: start_position(call.node)))
         yield from known
 
     @cached_property
@@ -101,7 +101,7 @@ class Script(PythonFile):
         return tuple(
             ClassInfo(
                 node.name,
-                self._own(self.names.ancestors(node)),
+                self._without_own_module(self.names.ancestors(node)),
                 {each.name: each for each in node.body if isinstance(each, FUNCTIONS)},
                 node,
                 self,
@@ -123,8 +123,8 @@ class Script(PythonFile):
         """The user's own modules that it imports, each once."""
         return self._imported_by(self) if self._imported_by is not None else ()
 
-    def once(self, function: Callable[[Script], _Result]) -> _Result:
-        """The cached result of ``function`` for this script."""
+    def cached_result(self, function: Callable[[Script], _Result]) -> _Result:
+        """The result of ``function`` for this script, computed once."""
         if function not in self._once:
             self._once[function] = function(self)
         return self._once[function]  # type: ignore[return-value]

@@ -24,7 +24,7 @@ _PREFIX_ALIASES = (
 )
 
 
-def canonical(name: str) -> str:
+def canonical_api_name(name: str) -> str:
     """The canonical one of several names: ``transformers.trainer.Trainer`` is ``transformers.Trainer``."""
     top, dot, rest = name.partition(".")
     if not dot:
@@ -64,10 +64,10 @@ def _compile_pattern(pattern: str) -> Callable[[str], Any]:
     import fnmatch
     import re
 
-    return re.compile(fnmatch.translate(canonical(pattern))).match
+    return re.compile(fnmatch.translate(canonical_api_name(pattern))).match
 
 
-def matches(pattern: str, name: str) -> bool:
+def matches_api_name(pattern: str, name: str) -> bool:
     """Whether a glob matches a qualified name, whichever alias the glob uses."""
     if pattern == name:
         return True

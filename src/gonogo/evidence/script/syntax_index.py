@@ -184,7 +184,7 @@ def walk(tree: ast.AST) -> Iterator[ast.AST]:
                 stack.append(value)
 
 
-def position(node: Any) -> tuple[int, int]:
+def start_position(node: Any) -> tuple[int, int]:
     """Start of a node: (line, column)."""
     return (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.field import Field, Status
-from gonogo.evidence.script.flow import reaching, scope_binding
+from gonogo.evidence.script.flow import reaching_bindings, scope_binding
 from gonogo.evidence.script.names import NameResolver
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text, translated
 
 _NAME_NOT_DEFINED = translated("{name} is not defined in this file")
-_COMPUTED_REASON = translated("it is computed when the script runs: {text}")
+_COMPUTED_REASON = translated("the value is computed only when the script runs: {text}")
 _SEVERAL_VALUES_REASON = translated("{name} is assigned more than one value")
 _OBJECT_MODIFIED = translated("the script modifies {name} after creating it")
 _PARAMETER_REASON = translated("{name} is a parameter of {function}")
 _FROM_COMMAND_LINE = translated("{text} comes from the command line (--{option})")
-_ENVIRONMENT_REASON = translated("it depends on the environment variable {name}")
+_ENVIRONMENT_REASON = translated("the value depends on the environment variable {name}")
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000
@@ -100,7 +100,7 @@ class ValueResolver:
             )
         if isinstance(node, ast.Call):
             return self._call_value(node)
-        return self._variable(node) or _unknown_value(node)
+        return self._unknown_if_environment_variable(node) or _unknown_value(node)
 
     def _value_of_name(self, node: ast.Name) -> Value:
         scope = scope_binding(self.names.index, node.id, node)
@@ -109,7 +109,7 @@ class ValueResolver:
             if not names:
                 return Value(known=False, reason=_NAME_NOT_DEFINED.format(name=node.id))
             return Value(Symbol(names[0]))
-        found = reaching(self.names.index, scope.names[node.id], scope, node)
+        found = reaching_bindings(self.names.index, scope.names[node.id], scope, node)
         values = [self._value_of_binding(binding, node.id) for binding in found]
         unknown = next((value for value in values if not value.known), None)
         if unknown is not None:
@@ -137,7 +137,7 @@ class ValueResolver:
             names = self.names.names_of_binding(binding)
             return Value(Symbol(names[0])) if names else Value(known=False, reason=_NAME_NOT_DEFINED.format(name=name))
         if binding.kind == "define":
-            return Value(Symbol(self.names.defined(binding.node)[0]))
+            return Value(Symbol(self.names.names_of_definition(binding.node)[0]))
         if binding.kind == "parameter":
             function = getattr(binding.value, "name", "lambda")
             return Value(known=False, reason=_PARAMETER_REASON.format(name=name, function=function))
@@ -154,7 +154,7 @@ class ValueResolver:
                 if len(values) == 1
                 else Value(known=False, reason=_SEVERAL_VALUES_REASON.format(name=_short_text(node)))
             )
-        variable = self._variable(node)
+        variable = self._unknown_if_environment_variable(node)
         if variable is not None:
             return variable
         names = self.names.names(node)
@@ -165,11 +165,12 @@ class ValueResolver:
         kinds = self.names.kinds(node.value)
         if not kinds and names and not names[0].startswith(("os.", "sys.")):
             return Value(Symbol(names[0]))
-        if self._is_command_line(node.value, kinds):
+        if self._holds_parsed_arguments(node.value, kinds):
             return Value(known=False, reason=_FROM_COMMAND_LINE.format(text=_short_text(node), option=node.attr))
         return _unknown_value(node)
 
-    def _is_command_line(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
+    def _holds_parsed_arguments(self, node: ast.expr, kinds: tuple[str, ...]) -> bool:
+        """Whether an object holds parsed command-line arguments, by its class or name."""
         if any(kind.endswith((".parse_args", ".parse_known_args[0]", "Arguments", "Config")) for kind in kinds):
             return True
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
@@ -253,7 +254,7 @@ class ValueResolver:
         return Value(text) if len(text) <= _MAX_LENGTH else _unknown_value(node)
 
     def _call_value(self, node: ast.Call) -> Value:
-        variable = self._variable(node)
+        variable = self._unknown_if_environment_variable(node)
         if variable is not None:
             return variable
         name = self.names.names(node.func)[:1]
@@ -275,8 +276,8 @@ class ValueResolver:
                 return _unknown_value(node)
         return _unknown_value(node)
 
-    def _variable(self, node: ast.AST) -> Value | None:
-        """Unknown because it reads an environment variable, if the expression does."""
+    def _unknown_if_environment_variable(self, node: ast.AST) -> Value | None:
+        """An unknown value if the expression reads an environment variable, else None."""
         name = self.environment_variable(node)
         return Value(known=False, reason=_ENVIRONMENT_REASON.format(name=name)) if name is not None else None
 
@@ -300,7 +301,7 @@ class ValueResolver:
             if not isinstance(node, ast.Name):
                 return None
             scope = scope_binding(self.names.index, node.id, node)
-            found = reaching(self.names.index, scope.names[node.id], scope, node) if scope is not None else []
+            found = reaching_bindings(self.names.index, scope.names[node.id], scope, node) if scope is not None else []
             if len(found) != 1 or found[0].kind != "assign" or found[0].path:
                 return None
             node = found[0].value
@@ -353,5 +354,5 @@ def _short_text(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return f"{_short_text(node.func)}(...)"
     if isinstance(node, ast.Subscript):
-        return f"{dotted(node.value) or '...'}[...]"
-    return (dotted(node) or type(node).__name__)[:_MAX_SHOWN]
+        return f"{dotted_name(node.value) or '...'}[...]"
+    return (dotted_name(node) or type(node).__name__)[:_MAX_SHOWN]

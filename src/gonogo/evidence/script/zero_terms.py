@@ -24,7 +24,7 @@ _ATOMIC_NODES = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
-    """What can be removed: whole ``statements``, or ``part`` of a sum if the statement computes more of the loss."""
+    """A loss term that is multiplied by zero: whole ``statements``, or ``part`` of a sum."""
 
     statements: tuple[ast.stmt, ...]
     part: tuple[ast.BinOp, ast.expr] | None = None
@@ -43,7 +43,7 @@ class ZeroTerm(msgspec.Struct, frozen=True, eq=False):
         return made if len(made) == len(edits) else ()
 
 
-def zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
+def find_zero_term(script: Script, node: ast.expr, statement: ast.stmt) -> ZeroTerm | None:
     """How to remove an expression that is multiplied by zero; None if it isn't, or if other code depends on it."""
     name = _bound_name(statement)
     found = _variable_removal(script, name, statement) if name is not None else None
@@ -124,7 +124,7 @@ def _bound_name(statement: ast.stmt) -> str | None:
 
 def _variable_removal(script: Script, name: str, statement: ast.stmt) -> ZeroTerm | None:
     """Remove a variable that only serves as a zero term in a sum: ``dummy = ...; loss += 0 * dummy``."""
-    known, key = script.once(_known_removals), (name, script.enclosing_function(statement))
+    known, key = script.cached_result(_known_removals), (name, script.enclosing_function(statement))
     if key not in known:
         known[key] = _find_variable_removal(script, *key)
     return known[key]

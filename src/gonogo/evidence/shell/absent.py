@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.paths import iter_parent_folders, may_exist, opened
+from gonogo.evidence.paths import iter_parent_folders, may_exist, open_for_reading
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
 if TYPE_CHECKING:
-    from gonogo.evidence.shell.reading import Reading
+    from gonogo.evidence.shell.reading import ShellReader
     from gonogo.evidence.shell.state import State
 
 _MAKING = frozenset({"cp", "mv", "ln", "rsync", "touch", "git", "wget", "curl", "tar", "unzip", "scp", "tee", "yes"})
@@ -32,8 +32,8 @@ _TELLING = ("README", "INSTALL", ".gitignore", ".gitmodules", "Makefile", "Docke
 _MOST_READ = 1 << 20
 
 
-class Absent(msgspec.Struct, frozen=True):
-    """A folder that ``cd`` changes into, or a file that is sourced, and that is not there."""
+class MissingTarget(msgspec.Struct, frozen=True):
+    """A folder that ``cd`` changes into, or a file that is sourced, and that doesn't exist."""
 
     command: str
     """``cd``, ``source`` or ``.``."""
@@ -44,8 +44,10 @@ class Absent(msgspec.Struct, frozen=True):
     """Whether it can't be where the run is either, and the script surely comes to it."""
 
 
-def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node: Any) -> Absent | None:
-    """What a ``cd`` or ``source`` doesn't find; None for any other command, or if it is there or unknown."""
+def find_missing_target(
+    shell: ShellReader, words: Sequence[ShellWord], state: State, node: Any
+) -> MissingTarget | None:
+    """The missing target of a ``cd`` or ``source``; None for any other command, or if it exists or is unknown."""
     name = words[0].value
     if name not in ("cd", "source", ".") or len(words) < 2:
         return None
@@ -63,7 +65,7 @@ def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node
         and not written.startswith(("/", "~"))
         and not shell.made_before
         and shell.in_main_script
-        and _is_straight(shell, node)
+        and _always_runs(shell, node)
     )
     if name == "cd":
         sure = sure and "CDPATH" not in state.variables
@@ -71,7 +73,7 @@ def absent_target(shell: Reading, words: Sequence[ShellWord], state: State, node
         # dash knows no `source`; a name without a slash is looked for in PATH first.
         sure = sure and not (shell.posix and name == "source")
         sure = sure and (os.sep in written or written.endswith((".sh", ".bash", ".env")))
-    return Absent(name, written, path, shell.place(node), sure and not _is_told_of(path, written))
+    return MissingTarget(name, written, path, shell.place(node), sure and not _is_documented(path, written))
 
 
 def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
@@ -84,8 +86,8 @@ def may_make_files(words: Sequence[ShellWord], name: str | None = None) -> bool:
     return name in _MAKING or (name == "mkdir" and None in values[1:])
 
 
-def _is_straight(shell: Reading, node: Any) -> bool:
-    """Whether the script runs a command whatever happens, as long as it comes to its line."""
+def _always_runs(shell: ShellReader, node: Any) -> bool:
+    """Whether the script runs a command whatever happens, as long as it gets to its line."""
     while node.parent is not None:
         above = node.parent
         if above.type not in _STRAIGHT:
@@ -100,14 +102,14 @@ def _is_straight(shell: Reading, node: Any) -> bool:
     return bool(node.type == "program")
 
 
-def is_made_by_users(path: str) -> bool:
-    """Whether the project leaves a file to each user: git ignores it, or there is an example of it."""
+def is_left_to_users(path: str) -> bool:
+    """Whether each user has to create the file: git ignores it, or there is an example of it."""
     return _is_named_in(path, (".gitignore",))
 
 
 @lru_cache(maxsize=64)
-def _is_told_of(path: str, written: str) -> bool:
-    """Whether the project says that somebody makes it: a README, .gitignore or the like names it.
+def _is_documented(path: str, written: str) -> bool:
+    """Whether a README, .gitignore or the like names the file.
 
     Where it is there from a folder above, these speak of that one: the command is typed in the wrong folder.
     """
@@ -119,6 +121,7 @@ def _is_told_of(path: str, written: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
+    """Whether one of these files of the project names the path."""
     missing = Path(path)
     while not may_exist(missing.parent):
         missing = missing.parent
@@ -137,7 +140,7 @@ def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
             if not entry.startswith(files):
                 continue
             try:
-                with opened(folder / entry) as file:
+                with open_for_reading(folder / entry) as file:
                     if word.search(file.read(_MOST_READ)):
                         return True
             except OSError:

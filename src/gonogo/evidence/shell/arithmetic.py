@@ -57,6 +57,8 @@ def evaluate(text: str, get_variable: VariableReader, set_variable: VariableWrit
 
 
 class _Evaluator:
+    """A recursive-descent evaluator of shell arithmetic."""
+
     def __init__(
         self, tokens: list[str], get_variable: VariableReader, set_variable: VariableWriter, depth: int = 0
     ) -> None:
@@ -180,7 +182,7 @@ class _Evaluator:
         return left
 
     def combine(self, left: int, operator: str, right: int) -> int:
-        found = combined(left, operator, right)
+        found = apply_operator(left, operator, right)
         if found is None:
             if self.idle:
                 return 0
@@ -218,7 +220,7 @@ class _Evaluator:
         return self.parse_number(self.next_token())
 
 
-def combined(left: int | None, operator: str, right: int | None) -> int | None:
+def apply_operator(left: int | None, operator: str, right: int | None) -> int | None:
     """The result of an operator on integers, as the shell computes it; None if there is none."""
     if left is None or right is None:
         return None

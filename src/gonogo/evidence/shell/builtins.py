@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable
-from gonogo.evidence.shell.text import Piece, ShellWord, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, joined_text
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
@@ -31,6 +31,7 @@ _IGNORED_COMMANDS = """
 
 @cache
 def _no_effect_commands() -> frozenset[str]:
+    """The commands that change nothing that a launch depends on."""
     return frozenset(_IGNORED_COMMANDS.split())
 
 
@@ -64,7 +65,7 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     if name == "read":
         for word in arguments:
             if word.value and word.value.isidentifier():
-                state.forget(word.value, place, _READ_FROM_STDIN.format(name=word.value))
+                state.set_unknown(word.value, place, _READ_FROM_STDIN.format(name=word.value))
         return SUCCESS
     if name in ("mapfile", "readarray"):
         target = arguments[-1].value if arguments else None
@@ -86,6 +87,8 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
 
 
 class _ReadOptions(NamedTuple):
+    """The options and names of a ``read`` command."""
+
     names: tuple[str, ...]
     delimiter: str = "\n"
     """``""`` if all of the input is read."""
@@ -128,10 +131,10 @@ def read_words(
     if options is None:
         return None
     status = SUCCESS if options.delimiter == "\n" else FAILURE
-    text = text_of(pieces)
+    text = joined_text(pieces)
     if text is None or (not options.raw and "\\" in text):
         if text is None and options.delimiter == "" and options.raw and len(options.names) == 1:
-            state.set(options.names[0], Variable(_stripped(pieces, separators), place))
+            state.set(options.names[0], Variable(_strip_pieces(pieces, separators), place))
             return status
         return None
     text, found, _ = text.partition(options.delimiter) if options.delimiter else (text, "", "")
@@ -143,7 +146,7 @@ def read_words(
     text = text.strip(blanks) if blanks else text
     if not options.into_array and len(options.names) == 1:
         whole = (Piece(text, place.source, place.start, place.end),)
-        kept = whole if options.delimiter else _stripped(pieces, separators)
+        kept = whole if options.delimiter else _strip_pieces(pieces, separators)
         state.set(options.names[0], Variable(kept, place))
         return status
     if options.into_array:
@@ -172,7 +175,7 @@ def read_words(
     return status
 
 
-def _stripped(pieces: Sequence[Piece], separators: str) -> tuple[Piece, ...]:
+def _strip_pieces(pieces: Sequence[Piece], separators: str) -> tuple[Piece, ...]:
     """Pieces without the blanks at both ends, each of the others still where it is written."""
     blanks = "".join(one for one in separators if one in " \t\n")
     kept = list(pieces)
@@ -222,7 +225,7 @@ def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
 def _cd_elsewhere(target: str, new_cwd: str, state: State, before: Path | None, *, absolute: bool) -> ExitStatus:
     """``cd`` to a folder that doesn't exist here: on another machine, or relative to where the script is started."""
     if not absolute and not state.cwd_known:
-        root = _start_of(target, state)
+        root = _starting_folder_for(target, state)
         if root is None:
             return ASSUMED_SUCCESS
         state.cwd_assumed, state.cwd = root, Path(os.path.normpath(root / target))
@@ -232,7 +235,7 @@ def _cd_elsewhere(target: str, new_cwd: str, state: State, before: Path | None, 
     return ASSUMED_SUCCESS
 
 
-def _start_of(target: str, state: State) -> Path | None:
+def _starting_folder_for(target: str, state: State) -> Path | None:
     """The folder above the script's in which ``cd target`` works: the script must be started there."""
     if state.cwd_assumed is not None or target.startswith((".", "~")):
         return None
@@ -324,10 +327,10 @@ def _getopts(arguments: Sequence[ShellWord], state: State, place: Place) -> Exit
     texts = [word.value for word in arguments]
     given = [word.value for word in state.positional]
     counter = state.variables.get("OPTIND")
-    index = whole_number_in(counter.value if counter is not None else "1")
+    index = parse_whole_number(counter.value if counter is not None else "1")
     if len(texts) != 2 or None in texts or None in given or index is None or not state.arguments_given:
         for name in (*(text for text in texts[1:2] if text), "OPTARG", "OPTIND"):
-            state.forget(name, place, _READ_FROM_STDIN.format(name=name))
+            state.set_unknown(name, place, _READ_FROM_STDIN.format(name=name))
         return UNSURE
     spec, name = texts[0] or "", texts[1] or ""
     within = state.option_at
@@ -372,7 +375,8 @@ def _names_script_folder(word: ShellWord) -> bool:
 
 
 def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
-    count = whole_number_in(arguments[0].value if arguments else "1")
+    """``shift N``."""
+    count = parse_whole_number(arguments[0].value if arguments else "1")
     if count is None:
         state.positional, state.arguments_given = (), False
     elif count <= len(state.positional):
@@ -386,6 +390,7 @@ _OPTION_BY_LETTER = {"e": "errexit", "u": "nounset", "f": "noglob", "a": "allexp
 
 
 def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``set -e``, ``set -- WORDS`` and other forms of ``set``."""
     index = 0
     while index < len(arguments):
         value = arguments[index].value
@@ -394,7 +399,7 @@ def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
             break
         if value == "--" or not value.startswith(("-", "+")) or value == "-":
             rest = arguments[index + (value in ("--", "-")) :]
-            complete = not any(word.many for word in rest)
+            complete = not any(word.may_split for word in rest)
             if rest or value == "--":
                 state.positional, state.arguments_given = tuple(rest if complete else ()), complete
             break

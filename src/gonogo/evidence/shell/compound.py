@@ -8,23 +8,30 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from gonogo.evidence.shell.conditions import holds
-from gonogo.evidence.shell.expansion import expand, expand_text, expand_words, number_in, pattern_to_regex, word_at
+from gonogo.evidence.shell.conditions import evaluate_test_command
+from gonogo.evidence.shell.expansion import (
+    evaluate_arithmetic_range,
+    expand_text,
+    expand_unsplit,
+    expand_words,
+    pattern_to_regex,
+    word_at,
+)
 from gonogo.evidence.shell.lexer import Lexer
 from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
-from gonogo.evidence.shell.text import Piece, ShellWord, matches, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, joined_text, matches_whole_text
 from gonogo.evidence.source_file import Place
 
 _MAX_ITERATIONS = 32
 _WRITING_REDIRECTS = (">", ">>", ">|", "&>", "&>>")
 
 
-def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
-    """Evaluate a statement that is neither a command nor an assignment."""
+def evaluate_compound(shell: Shell, node: Any, state: State) -> ExitStatus:
+    """Evaluate a list, a pipeline, a branch, a loop or the like."""
     kind = node.type
     if kind == "compound_statement" and node.children and node.children[0].type == "((":
-        return _arithmetic(shell, node, state)
+        return _run_arithmetic(shell, node, state)
     if kind in ("program", "compound_statement", "do_group", "else_clause", "ERROR"):
         return shell.statements(node.children, state)
     if kind == "redirected_statement":
@@ -44,10 +51,10 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
         return status
     if kind == "negated_command":
         inside = node.named_children
-        with shell.asked():
+        with shell.as_condition():
             return shell.statement(inside[0], state).negated() if inside else UNSURE
     if kind == "test_command":
-        return holds(shell, node, state)
+        return evaluate_test_command(shell, node, state)
     if kind == "if_statement":
         return _run_if(shell, node, state)
     if kind == "case_statement":
@@ -64,10 +71,10 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
     return UNSURE
 
 
-def _arithmetic(shell: Shell, node: Any, state: State) -> ExitStatus:
+def _run_arithmetic(shell: Shell, node: Any, state: State) -> ExitStatus:
     """``(( N > 2 ))``, ``(( N++ ))``, ``(( N += 2 ))``."""
-    close = Lexer(shell.source.data, shell.limit).closing(node.start_byte + 2)
-    number = number_in(shell, node.start_byte + 2, close, state) if close is not None else None
+    close = Lexer(shell.source.data, shell.limit).find_closing_parenthesis(node.start_byte + 2)
+    number = evaluate_arithmetic_range(shell, node.start_byte + 2, close, state) if close is not None else None
     return UNSURE if number is None else ExitStatus(number != 0)
 
 
@@ -79,13 +86,13 @@ def _run_list(shell: Shell, node: Any, state: State) -> ExitStatus:
         operator = next((child.type for child in current.children if child.type in ("&&", "||")), "&&")
         chain.append((operator, current.named_children[-1]))
         current = current.named_children[0]
-    with shell.asked():
+    with shell.as_condition():
         status = shell.statement(current, state)
     for index, (operator, right) in enumerate(reversed(chain)):
-        if state.gone:
+        if state.has_ended:
             break
         if index + 1 < len(chain):
-            with shell.asked():
+            with shell.as_condition():
                 status = _and_or_list(shell, status, operator, right, state)
         else:
             status = _and_or_list(shell, status, operator, right, state)
@@ -100,10 +107,10 @@ def _and_or_list(shell: Shell, status: ExitStatus, operator: str, right: Any, st
             branch = state.copy()
             reached = shell.statement(right, branch)
             if status.success is wanted and not branch.ended:
-                state.become(branch)
+                state.replace_with(branch)
                 status = ExitStatus(reached.success, assumed=True)
             elif status.success is None:
-                shell.either(branch, state.copy(), state, right)
+                shell.merge_states(branch, state.copy(), state, right)
                 status = UNSURE
         elif status.success is wanted:
             status = shell.statement(right, state)
@@ -139,7 +146,7 @@ def _run_if(shell: Shell, node: Any, state: State) -> ExitStatus:
             settled = True
             break
         condition, body = _condition_and_body(clause)
-        with shell.asked():
+        with shell.as_condition():
             status = shell.statements(condition, state).as_condition()
         if status.success is False and not status.assumed:
             continue
@@ -154,7 +161,7 @@ def _run_if(shell: Shell, node: Any, state: State) -> ExitStatus:
         # Assumed false because of an unset variable: its commands were recorded, but its changes are dropped.
     if not settled:
         possible.append(state.copy())
-    state.become(possible[0] if len(possible) == 1 else merge(possible, shell.place(node)))
+    state.replace_with(possible[0] if len(possible) == 1 else merge(possible, shell.place(node)))
     return SUCCESS
 
 
@@ -172,7 +179,7 @@ def _condition_and_body(clause: Any) -> tuple[list[Any], list[Any]]:
 
 def _run_case(shell: Shell, node: Any, state: State) -> ExitStatus:
     value = node.child_by_field_name("value")
-    text = text_of(expand(shell, word_at(shell, value.start_byte), state)) if value is not None else None
+    text = joined_text(expand_unsplit(shell, word_at(shell, value.start_byte), state)) if value is not None else None
     possible: list[State] = []
     falling = False
     for item in (child for child in node.children if child.type == "case_item"):
@@ -189,7 +196,7 @@ def _run_case(shell: Shell, node: Any, state: State) -> ExitStatus:
             break
     else:
         possible.append(state.copy())
-    state.become(possible[0] if len(possible) == 1 else merge(possible, shell.place(node)))
+    state.replace_with(possible[0] if len(possible) == 1 else merge(possible, shell.place(node)))
     return SUCCESS
 
 
@@ -206,7 +213,7 @@ def _match_patterns(shell: Shell, item: Any, text: str | None, state: State) -> 
             results.append(True)
             continue
         wanted = pattern_to_regex(shell, word.parts, state)
-        results.append(None if wanted is None or text is None or len(text) > 4096 else matches(wanted, text))
+        results.append(None if wanted is None or text is None or len(text) > 4096 else matches_whole_text(wanted, text))
     return results, end
 
 
@@ -221,12 +228,12 @@ def _run_for(shell: Shell, node: Any, state: State) -> ExitStatus:
         if not state.arguments_given:
             return _loop_unknown_times(shell, node, state, [body], name)
     else:
-        lexed = Lexer(shell.source.data, shell.limit).words(start)
+        lexed = Lexer(shell.source.data, shell.limit).parse_words(start)
         words = [made for word in lexed for made in expand_words(shell, word, state)]
         shell.steps += len(words)  # nested loops repeat this expansion in each iteration
-        if failed := shell.failed(state):
+        if failed := shell.expansion_failure(state):
             return failed
-    known = all(word.value is not None and not word.many and not _has_glob_pattern(word) for word in words)
+    known = all(word.value is not None and not word.may_split and not _has_glob_pattern(word) for word in words)
     if (not words and start is None) or not known or len(words) > _MAX_ITERATIONS:
         return _loop_unknown_times(shell, node, state, [body], name) if words or not known else SUCCESS
     for word in words:
@@ -234,7 +241,7 @@ def _run_for(shell: Shell, node: Any, state: State) -> ExitStatus:
         shell.statement(body, state)
         if state.leaving == "continue":
             state.leaving = ""
-        if state.gone:
+        if state.has_ended:
             break
     if state.leaving == "break":
         state.leaving = ""
@@ -246,10 +253,10 @@ def _has_glob_pattern(word: ShellWord) -> bool:
     return any(not piece.quoted and any(sign in (piece.text or "") for sign in "*?") for piece in word.pieces)
 
 
-def _c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
+def _run_c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
     """``for ((i = 0; i < 3; i++))``."""
     opening = next((child.start_byte for child in node.children if child.type == "(("), None)
-    close = Lexer(shell.source.data, shell.limit).closing(opening + 2) if opening is not None else None
+    close = Lexer(shell.source.data, shell.limit).find_closing_parenthesis(opening + 2) if opening is not None else None
     if opening is None or close is None:
         return _loop_unknown_times(shell, node, state, [body], "")
     data = shell.source.data
@@ -258,10 +265,10 @@ def _c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus
         return _loop_unknown_times(shell, node, state, [body], "")
     parts = [(first + 1, last) for first, last in pairwise(edges)]
     before = state.copy()
-    if number_in(shell, *parts[0], state) is None:
+    if evaluate_arithmetic_range(shell, *parts[0], state) is None:
         return _loop_unknown_times(shell, node, state, [body], "")
     for _turn in range(_MAX_ITERATIONS):
-        number = number_in(shell, *parts[1], state) if data[slice(*parts[1])].strip() else 1
+        number = evaluate_arithmetic_range(shell, *parts[1], state) if data[slice(*parts[1])].strip() else 1
         if number is None:
             break
         if number == 0:
@@ -271,13 +278,13 @@ def _c_style_for(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus
             ends, state.leaving = state.leaving == "break", ""
             if ends:
                 return SUCCESS
-        if state.gone:
+        if state.has_ended:
             return SUCCESS
-        if number_in(shell, *parts[2], state) is None:
+        if evaluate_arithmetic_range(shell, *parts[2], state) is None:
             break
-    state.become(before)
+    state.replace_with(before)
     for name in set(re.findall(r"[A-Za-z_]\w*", data[opening:close].decode("utf-8", "replace"))):
-        state.forget(name, shell.place(node), CHANGED_IN_LOOP.format(name=name, line=shell.place(node).line))
+        state.set_unknown(name, shell.place(node), CHANGED_IN_LOOP.format(name=name, line=shell.place(node).line))
     return _loop_unknown_times(shell, node, state, [body], "")
 
 
@@ -286,34 +293,34 @@ def _run_while(shell: Shell, node: Any, state: State) -> ExitStatus:
     if body is None:
         return UNSURE
     if node.type == "c_style_for_statement":
-        return _c_style_for(shell, node, state, body)
+        return _run_c_style_for(shell, node, state, body)
     condition = [child for child in node.children if child is not body and child.start_byte < body.start_byte]
     until = bool(condition) and condition[0].type == "until"
     condition = [child for child in condition if child.type not in ("while", "until")]
     before = state.copy()
     for _turn in range(_MAX_ITERATIONS):
         trial = state.copy()
-        with shell.asked():
+        with shell.as_condition():
             status = shell.statements(condition, trial).as_condition()
         success = status.negated().success if until else status.success
         if success is False:
             if status.assumed:
                 shell.statement(body, trial.copy())
-            state.become(trial)
+            state.replace_with(trial)
             return SUCCESS
         if success is None or status.assumed:
             break
-        state.become(trial)
+        state.replace_with(trial)
         shell.statement(body, state)
         if state.leaving == "continue":
             state.leaving = ""
         if state.leaving == "break":
             state.leaving = ""
             return SUCCESS
-        if state.gone:
+        if state.has_ended:
             return SUCCESS
     else:
-        state.become(before)
+        state.replace_with(before)
     return _loop_unknown_times(shell, node, state, [*condition, body], "")
 
 
@@ -321,13 +328,13 @@ def _loop_unknown_times(shell: Shell, node: Any, state: State, parts: list[Any],
     """A loop with an unknown number of iterations: what it changes is unknown inside it and after it."""
     place = shell.place(node)
     if name:
-        state.forget(name, place, CHANGED_IN_LOOP.format(name=name, line=place.line))
+        state.set_unknown(name, place, CHANGED_IN_LOOP.format(name=name, line=place.line))
     trial = state.copy()
     with shell.without_recording():
         shell.statements(parts, trial)
     for changed, variable in trial.variables.items():
-        if not variable.same(state.variables.get(changed)):
-            state.forget(changed, place, CHANGED_IN_LOOP.format(name=changed, line=place.line))
+        if not variable.is_same_value(state.variables.get(changed)):
+            state.set_unknown(changed, place, CHANGED_IN_LOOP.format(name=changed, line=place.line))
     if [word.value for word in trial.positional] != [word.value for word in state.positional]:
         state.positional, state.arguments_given = (), False
     if trial.cwd != state.cwd or not trial.cwd_known:
@@ -363,7 +370,7 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     # `cat <<EOF | cmd` and `cmd <<EOF && other` are inside the heredoc's node.
     operator = next((child.type for child in heredoc.children if child.type in ("&&", "||")), "") if heredoc else ""
     if body is not None:
-        with shell.asked() if operator else contextlib.nullcontext():
+        with shell.as_condition() if operator else contextlib.nullcontext():
             if body.type in ("command", "declaration_command", "variable_assignment", "variable_assignments"):
                 status = shell.command(body, state, node, standard_input, place)
             else:
@@ -377,7 +384,7 @@ def _run_redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
             if child.type not in ("heredoc_start", "heredoc_body", "heredoc_end") and "redirect" not in child.type
         ]
         for child in inside:
-            if state.gone:
+            if state.has_ended:
                 break
             status = _and_or_list(shell, status, operator, child, state) if operator else shell.statement(child, state)
     return status
@@ -398,7 +405,7 @@ def _record_written_files(
         for word in expand_words(shell, word_at(shell, target.start_byte), state)
     ]
     if program == "tee":
-        lexed = Lexer(shell.source.data, shell.limit).words(body.start_byte)
+        lexed = Lexer(shell.source.data, shell.limit).parse_words(body.start_byte)
         targets += [made for word in lexed[1:] for made in expand_words(shell, word, state)]
     place = shell.place(body)
     made = heredoc if heredoc is not None and program in ("cat", "tee") else None

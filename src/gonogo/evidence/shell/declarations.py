@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.shell.expansion import array_with_element, expand, expand_words, number_in
+from gonogo.evidence.shell.expansion import array_with_element, evaluate_arithmetic_range, expand_unsplit, expand_words
 from gonogo.evidence.shell.lexer import Literal, ShellAssignment, SimpleCommand, SyntaxWord, expand_braces
-from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import FAILURE, SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
@@ -20,15 +20,15 @@ _UNSET_ELEMENT_REASON = translated("an element of the array `{name}` is unset")
 _ARRAY_ELEMENT_PATTERN = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 
-def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
+def evaluate_assignment(shell: ShellReader, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
     """The name and the new value of the variable that an assignment sets."""
     place = shell.place(assignment)
     name = assignment.name
     before = state.variables.get(name)
     before = None if before is not None and before.unset else before
     if assignment.index is not None:
-        number = number_in(shell, *assignment.index, state)
-        pieces = tuple(expand(shell, assignment.value, state))[:_MAX_PIECES]
+        number = evaluate_arithmetic_range(shell, *assignment.index, state)
+        pieces = tuple(expand_unsplit(shell, assignment.value, state))[:_MAX_PIECES]
         if assignment.appending:
             number = None
         return name, array_with_element(before, number, ShellWord(pieces, place, True))
@@ -42,7 +42,7 @@ def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple
             )
             words = (*there, *words)
         return name, Variable((), place, array=words)
-    pieces = tuple(expand(shell, assignment.value, state))[:_MAX_PIECES]
+    pieces = tuple(expand_unsplit(shell, assignment.value, state))[:_MAX_PIECES]
     if before is not None and before.array is not None:  # assigns its first element
         first = before.array[0].pieces if assignment.appending and before.array else ()
         word = ShellWord((*first, *pieces), place, True)
@@ -50,7 +50,7 @@ def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple
     if assignment.appending and before is not None:
         pieces = (*before.pieces, *pieces)
     elif assignment.appending and name not in state.variables:
-        text, reason = shell.special(name, state)
+        text, reason = shell.special_variable(name, state)
         if text is not None or reason is not None:
             pieces = (Piece(text, shell.source, place.start, place.end, reason=reason), *pieces)
     return name, Variable(pieces[:_MAX_PIECES], place)
@@ -69,12 +69,11 @@ def _unknown_array(place: Place) -> Variable:
 
 _NO_NAME_PATTERN = r"[^\w\[\]+]*|\d.*"
 _NO_NAME = translated(
-    "for bash {text} is no name that {program} could take, so that it sets nothing here; NAME=VALUE is written "
-    "without blanks"
+    "`{program}` sets nothing here, since {text} is not a valid variable name in bash: write NAME=VALUE without blanks"
 )
 
 
-def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
+def declare(shell: ShellReader, simple: SimpleCommand, words: Sequence[ShellWord], state: State) -> ExitStatus:
     """``export``, ``declare``, ``typeset``, ``local``, ``readonly``."""
     program = words[0].value or ""
     status = SUCCESS
@@ -107,7 +106,7 @@ def declare(shell: Reading, simple: SimpleCommand, words: Sequence[ShellWord], s
                 state.variables[name] = Variable(unset=True)
         if not isinstance(each, ShellAssignment):
             continue
-        name, variable = assigned(shell, each, state)
+        name, variable = evaluate_assignment(shell, each, state)
         _save_outer_value(program, name, state)
         braced = each.value is not None and len(expand_braces(each.value.parts)) > 1
         if computed or keyed or braced:
@@ -135,14 +134,14 @@ def _export_variable(name: str, state: State, exported: bool) -> None:
         state.variables[name] = msgspec.structs.replace(variable, exported=exported)
 
 
-def unset(words: Sequence[ShellWord], state: State) -> ExitStatus:
+def run_unset(words: Sequence[ShellWord], state: State) -> ExitStatus:
     """``unset NAME``."""
     functions = any(word.value == "-f" for word in words)
     for word in words:
         name = word.value or ""
         element = _ARRAY_ELEMENT_PATTERN.fullmatch(name)
         if element is not None:
-            state.forget(element[1], word.place, _UNSET_ELEMENT_REASON.format(name=element[1]))
+            state.set_unknown(element[1], word.place, _UNSET_ELEMENT_REASON.format(name=element[1]))
         elif name.isidentifier():
             if functions or (name not in state.variables and name in state.functions):
                 state.functions.pop(name, None)

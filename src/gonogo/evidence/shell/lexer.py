@@ -116,20 +116,20 @@ _DECLARATION_BUILTINS = frozenset({"export", "declare", "typeset", "local", "rea
 
 
 @lru_cache(maxsize=4)
-def _closings(_data: bytes) -> dict[tuple[int, int], int | None]:
-    """Where brackets close in a script, as found so far: those of nested words are asked for at every level."""
+def _closing_offsets(_data: bytes) -> dict[tuple[int, int], int | None]:
+    """A cache of where brackets close in a script."""
     return {}
 
 
 class Lexer:
-    """Lexes words of ``data`` up to ``limit``."""
+    """Splits shell source into words, up to ``limit``."""
 
     def __init__(self, data: bytes, limit: int | None = None) -> None:
         self.data = data
         self.limit = len(data) if limit is None else min(limit, len(data))
-        self._closed = _closings(data)
+        self._closed = _closing_offsets(data)
 
-    def simple(self, start: int) -> SimpleCommand:
+    def parse_simple_command(self, start: int) -> SimpleCommand:
         """The simple command that begins at ``start``."""
         data, at = self.data, start
         assignments: list[ShellAssignment] = []
@@ -138,24 +138,24 @@ class Lexer:
         declares = False
         end = at
         while len(words) < _MAX_WORDS:
-            at = self.blanks(at)
+            at = self.skip_blanks(at)
             if at >= self.limit:
                 break
             operator = self._redirect_operator(at)
             if operator:
-                target = self.word(self.blanks(at + len(operator)))
+                target = self.parse_word(self.skip_blanks(at + len(operator)))
                 redirects.append(Redirect(operator.decode(), target))
                 at = end = max(target.end_byte, at + len(operator))
                 continue
-            if self._is_end(at) or (data[at] == 35 and at != start):  # a comment
+            if self._is_word_end(at) or (data[at] == 35 and at != start):  # a comment
                 break
             if not words or declares:
-                found = self.assignment(at)
+                found = self.parse_assignment(at)
                 if found is not None:
                     (words if words else assignments).append(found)
                     at = end = found.end_byte
                     continue
-            word = self.word(at)
+            word = self.parse_word(at)
             if word.end_byte == at:
                 break
             at = end = word.end_byte
@@ -167,19 +167,19 @@ class Lexer:
             words.append(word)
         return SimpleCommand(tuple(assignments), tuple(words), tuple(redirects), end)
 
-    def words(self, start: int, limit: int = _MAX_WORDS) -> tuple[SyntaxWord, ...]:
+    def parse_words(self, start: int, limit: int = _MAX_WORDS) -> tuple[SyntaxWord, ...]:
         """The words from ``start`` to the end of the enclosing command, the first ``limit`` of them."""
         found: list[SyntaxWord] = []
-        at = self.blanks(start)
-        while at < self.limit and len(found) < limit and not self._is_end(at):
-            word = self.word(at)
+        at = self.skip_blanks(start)
+        while at < self.limit and len(found) < limit and not self._is_word_end(at):
+            word = self.parse_word(at)
             if word.end_byte == at:
                 break
             found.append(word)
-            at = self.blanks(word.end_byte)
+            at = self.skip_blanks(word.end_byte)
         return tuple(found)
 
-    def blanks(self, offset: int, *, lines: bool = False) -> int:
+    def skip_blanks(self, offset: int, *, lines: bool = False) -> int:
         """The offset after blanks and line continuations; with ``lines`` also after line ends and comments."""
         data, limit = self.data, self.limit
         while offset < limit:
@@ -196,11 +196,11 @@ class Lexer:
                 break
         return offset
 
-    def closing(self, offset: int) -> int | None:
+    def find_closing_parenthesis(self, offset: int) -> int | None:
         """The offset of the parenthesis that closes the one around ``offset``."""
-        return self._closing(offset, 41)
+        return self._find_closing(offset, 41)
 
-    def _is_end(self, offset: int) -> bool:
+    def _is_word_end(self, offset: int) -> bool:
         byte = self.data[offset]
         if byte in b"<>" and self.data[offset + 1 : offset + 2] == b"(":
             return False
@@ -211,7 +211,7 @@ class Lexer:
             return b""
         return next((each for each in _REDIRECTS if self.data.startswith(each, offset, self.limit)), b"")
 
-    def assignment(self, offset: int) -> ShellAssignment | None:
+    def parse_assignment(self, offset: int) -> ShellAssignment | None:
         """The assignment that begins at ``offset``; None if there is none."""
         match = _ASSIGNMENT_TARGET_PATTERN.match(self.data, offset, self.limit)
         if match is None:
@@ -219,7 +219,7 @@ class Lexer:
         stop = match.end()
         index = None
         if match[2]:
-            close = self._closing(stop, 93)
+            close = self._find_closing(stop, 93)
             if close is None:
                 return None
             index, stop = (stop, close), close + 1
@@ -231,25 +231,25 @@ class Lexer:
         if self.data[stop : stop + 1] == b"(" and index is None:
             array, end = self._array_words(stop + 1)
             return ShellAssignment(name, offset, end, appending, None, None, array)
-        word = self.word(stop)
+        word = self.parse_word(stop)
         return ShellAssignment(name, offset, word.end_byte, appending, index, word)
 
     def _array_words(self, offset: int) -> tuple[tuple[SyntaxWord, ...], int]:
         found: list[SyntaxWord] = []
         while True:
-            offset = self.blanks(offset, lines=True)
+            offset = self.skip_blanks(offset, lines=True)
             if offset >= self.limit:
                 return tuple(found), offset
             if self.data[offset] == 41:
                 return tuple(found), offset + 1
-            word = self.word(offset)
+            word = self.parse_word(offset)
             if word.end_byte == offset:
                 offset += 1
                 continue
             found.append(word)
             offset = word.end_byte
 
-    def _closing(self, offset: int, close: int) -> int | None:
+    def _find_closing(self, offset: int, close: int) -> int | None:
         """The offset of the bracket that closes the one around ``offset``; None if it isn't closed."""
         known = self._closed.get((offset, close))
         if known is None or known >= self.limit:
@@ -269,7 +269,7 @@ class Lexer:
                 offset = self._skip_quotes(offset)
                 continue
             if byte == 36 and data[offset + 1 : offset + 2] in (b"{", b"("):
-                inner = self._closing(offset + 2, 125 if data[offset + 1] == 123 else 41)
+                inner = self._find_closing(offset + 2, 125 if data[offset + 1] == 123 else 41)
                 if inner is None:
                     return None
                 offset = inner + 1
@@ -295,13 +295,13 @@ class Lexer:
             if self.data[offset] == 92 and mark != 39:
                 offset += 2
             elif mark == 34 and self.data[offset] == 36 and self.data[offset + 1 : offset + 2] in (b"{", b"("):
-                inner = self._closing(offset + 2, 125 if self.data[offset + 1] == 123 else 41)
+                inner = self._find_closing(offset + 2, 125 if self.data[offset + 1] == 123 else 41)
                 offset = self.limit if inner is None else inner + 1
             else:
                 offset += 1
         return offset + 1
 
-    def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> SyntaxWord:
+    def parse_word(self, start: int, *, pattern: bool = False, regex: bool = False) -> SyntaxWord:
         """The word at ``start``, empty if there is none. In a ``pattern``, ``@(a|b)`` belongs to the word."""
         parts: list[WordPart] = []
         at = begin = start
@@ -310,13 +310,13 @@ class Lexer:
 
         def add_literal() -> None:
             if at > begin:
-                parts.append(Literal(begin, at, False, decoded(data[begin:at])))
+                parts.append(Literal(begin, at, False, decode_source(data[begin:at])))
 
         while at < self.limit:
             byte = data[at]
             if byte in b"<>" and data[at + 1 : at + 2] == b"(" and not pattern:
                 add_literal()
-                close = self._closing(at + 2, 41)
+                close = self._find_closing(at + 2, 41)
                 end = self.limit if close is None else close + 1
                 parts.append(UnsupportedSyntax(at, end))
                 at = begin = end
@@ -343,16 +343,16 @@ class Lexer:
         add_literal()
         return SyntaxWord(tuple(parts), start, at)
 
-    def text(
+    def parse_text(
         self, start: int, end: int, *, quoted: bool, heredoc: bool = False, argument: bool = False
     ) -> tuple[WordPart, ...]:
         """The parts of a text in double quotes, of a here-document, or after an operator in ``${…}``."""
         inner = Lexer(self.data, end)
         if not quoted:
-            return tuple(inner._free(start, end))
+            return tuple(inner._parse_unquoted_text(start, end))
         return tuple(inner._read_quoted(start, end, heredoc=heredoc, argument=argument))
 
-    def _free(self, start: int, end: int) -> list[WordPart]:
+    def _parse_unquoted_text(self, start: int, end: int) -> list[WordPart]:
         """The parts of a text in which blanks don't end a word."""
         parts: list[WordPart] = []
         at = begin = start
@@ -361,14 +361,14 @@ class Lexer:
                 made, stop = self._read_special(at, quoted=False)
                 if made is not None:
                     if at > begin:
-                        parts.append(Literal(begin, at, False, decoded(self.data[begin:at])))
+                        parts.append(Literal(begin, at, False, decode_source(self.data[begin:at])))
                     parts += made
                     begin = stop
                 at = max(stop, at + 1)
             else:
                 at += 1
         if end > begin:
-            parts.append(Literal(begin, end, False, decoded(self.data[begin:end])))
+            parts.append(Literal(begin, end, False, decode_source(self.data[begin:end])))
         return parts
 
     def _read_special(self, offset: int, *, quoted: bool) -> tuple[list[WordPart] | None, int]:
@@ -381,7 +381,7 @@ class Lexer:
             stop = data.find(b"'", offset + 1, self.limit)
             if stop < 0:
                 return [UnsupportedSyntax(offset, self.limit)], self.limit
-            return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop + 1
+            return [Literal(offset + 1, stop, True, decode_source(data[offset + 1 : stop]))], stop + 1
         if byte == 34:
             stop = self._skip_quotes(offset)
             inside = Lexer(data, stop - 1)._read_quoted(offset + 1, min(stop - 1, self.limit))
@@ -409,7 +409,7 @@ class Lexer:
         stop = offset + 2
         while stop < self.limit and data[stop] & 0xC0 == 0x80:  # the remaining bytes of a UTF-8 character
             stop += 1
-        return [Literal(offset + 1, stop, True, decoded(data[offset + 1 : stop]))], stop
+        return [Literal(offset + 1, stop, True, decode_source(data[offset + 1 : stop]))], stop
 
     def _ansi_c_string(self, offset: int) -> tuple[list[WordPart], int]:
         stop = offset + 2
@@ -417,7 +417,7 @@ class Lexer:
             stop += 2 if self.data[stop] == 92 else 1
         if stop >= self.limit:
             return [UnsupportedSyntax(offset, self.limit)], self.limit
-        raw = decoded(self.data[offset + 2 : stop])
+        raw = decode_source(self.data[offset + 2 : stop])
         text = re.sub(r"\\(['\"\\?ntrabeEfv])", lambda match: _C_ESCAPES.get(match[1], match[1]), raw)
         if re.search(r"\\(?!['\"\\?ntrabeEfv])", re.sub(r"\\\\", "", raw)):
             return [UnsupportedSyntax(offset, stop + 1, True)], stop + 1
@@ -430,7 +430,7 @@ class Lexer:
 
         def add_literal() -> None:
             if at > begin:
-                parts.append(Literal(begin, at, True, decoded(data[begin:at])))
+                parts.append(Literal(begin, at, True, decode_source(data[begin:at])))
 
         while at < end:
             byte = data[at]
@@ -481,15 +481,15 @@ class Lexer:
                 return [UnsupportedSyntax(offset, self.limit, quoted)], self.limit
             return [self._read_braced(offset, close, quoted)], close + 1
         if following == b"(":
-            close = self._closing(offset + 2, 41)
+            close = self._find_closing(offset + 2, 41)
             if close is None:
                 return [UnsupportedSyntax(offset, self.limit, quoted)], self.limit
             doubled = data[offset + 2 : offset + 3] == b"(" and data[close - 1] == 41
-            if doubled and self._closing(offset + 3, 41) == close - 1:
+            if doubled and self._find_closing(offset + 3, 41) == close - 1:
                 return [Arithmetic(offset, close + 1, quoted, (offset + 3, close - 1))], close + 1
             return [Substitution(offset, close + 1, quoted, (offset + 2, close))], close + 1
         if following == b"[":
-            close = self._closing(offset + 2, 93)
+            close = self._find_closing(offset + 2, 93)
             if close is not None:
                 return [Arithmetic(offset, close + 1, quoted, (offset + 2, close))], close + 1
         return None, offset + 1
@@ -523,7 +523,7 @@ class Lexer:
             close = self._closing_brace(offset + 2, False)
             return self.limit if close is None else close + 1
         if data[offset] == 36 and data[offset + 1 : offset + 2] == b"(":
-            close = self._closing(offset + 2, 41)
+            close = self._find_closing(offset + 2, 41)
             return self.limit if close is None else close + 1
         return offset + 1
 
@@ -541,7 +541,7 @@ class Lexer:
         name, position = match[0].decode(), match.end()
         index = None
         if data[position : position + 1] == b"[":
-            stop = Lexer(data, close)._closing(position + 1, 93)
+            stop = Lexer(data, close)._find_closing(position + 1, 93)
             if stop is None:
                 return UnsupportedSyntax(offset, close + 1, quoted)
             index, position = (position + 1, stop), stop + 1
@@ -552,7 +552,7 @@ class Lexer:
         return Parameter(offset, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
 
 
-def decoded(data: bytes) -> str:
+def decode_source(data: bytes) -> str:
     """Source bytes as text."""
     return data.decode("utf-8", "surrogateescape")
 
@@ -572,7 +572,7 @@ def expand_braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
         return [tuple(parts)]
     if len(text) > _MAX_BRACE_CHARACTERS:
         return [(UnsupportedSyntax(parts[0].start_byte, parts[-1].end_byte),)]
-    return [_join_names(made) for made in _braced_words(_characters(parts), 0)]
+    return [_join_names(made) for made in _braced_words(_split_into_characters(parts), 0)]
 
 
 def _braced_words(cells: Sequence[WordPart], depth: int) -> list[tuple[WordPart, ...]]:
@@ -586,7 +586,7 @@ def _braced_words(cells: Sequence[WordPart], depth: int) -> list[tuple[WordPart,
             closings -= 1
         if text != "{" or depth >= _MAX_DEPTH:
             continue
-        alternatives = _alternatives(cells, place, *braces[place]) if place in braces else None
+        alternatives = _brace_alternatives(cells, place, *braces[place]) if place in braces else None
         if alternatives is not None and bare:  # {a},b}: bash's result depends on its implementation
             return [(UnsupportedSyntax(cells[0].start_byte, cells[-1].end_byte),)]
         if alternatives is not None:
@@ -622,7 +622,7 @@ def _join_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     return tuple(found)
 
 
-def _characters(parts: Sequence[WordPart]) -> list[WordPart]:
+def _split_into_characters(parts: Sequence[WordPart]) -> list[WordPart]:
     """The parts, with each unquoted character as a part of its own."""
     found: list[WordPart] = []
     for part in parts:
@@ -667,10 +667,10 @@ def _match_braces(texts: Sequence[str]) -> dict[int, tuple[int, list[int]]]:
     return found
 
 
-def _alternatives(
+def _brace_alternatives(
     cells: Sequence[WordPart], opening: int, closing: int, commas: Sequence[int]
 ) -> list[Sequence[WordPart]] | None:
-    """What a pair of braces stands for; None where bash leaves it as it is."""
+    """The words that ``{a,b}`` or ``{1..3}`` stands for; None where bash leaves it as it is."""
     if commas:
         return [cells[a + 1 : b] for a, b in pairwise([opening, *commas, closing])]
     inside = cells[opening + 1 : closing]

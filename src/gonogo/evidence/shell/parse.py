@@ -22,12 +22,13 @@ _CHUNK = 1 << 12
 """Bytes passed to the parser at a time; when it backtracks, it requests them again."""
 
 _TOO_LARGE = translated(
-    "it is {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
+    "the file has {size} KiB, and gonogo reads shell scripts only up to {limit} KiB: give the script that "
+    "starts the training"
 )
 _NUL = translated("line {line} contains a NUL byte, which bash can't read: save the file as UTF-8")
-_UTF16 = translated("it is in UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
+_UTF16 = translated("the script is in UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
 _TOO_MANY_PIPES = translated(
-    "it contains more than {limit} pipes, so it was not read: give the script that starts the training"
+    "the script contains more than {limit} pipes, so it was not read: give the script that starts the training"
 )
 _TOO_DEEP = translated(
     "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting"

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.evidence.shell.reading import Reading
+from gonogo.evidence.shell.reading import ShellReader
 from gonogo.evidence.shell.state import Variable
-from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, joined_text, reason_of_pieces
 from gonogo.finding import Text, translated
 
 NOT_EVALUATED = translated("`{text}` is known only when the script runs")
 _MAX_DEPTH = 8
 
 
-def unknown_word(shell: Reading, node: Any, reason: Text) -> ShellWord:
+def unknown_word(shell: ShellReader, node: Any, reason: Text) -> ShellWord:
     """An unknown word, which may stand for none or several."""
     place = shell.place(node)
     piece = Piece(None, place.source, place.start, place.end, many=True, reason=reason)
     return ShellWord((piece,), place)
 
 
-def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
+def unknown_piece(shell: ShellReader, node: Any, reason: Text | None = None) -> Piece:
     """An unknown text."""
     shown = " ".join(shell.text(node).split())
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
     return Piece(None, shell.source, node.start_byte, node.end_byte, reason=reason or NOT_EVALUATED.format(text=shown))
 
 
-def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None) -> Piece:
-    """The value of a variable, placed where the variable is used."""
-    text = text_of(inner)
+def piece_placed_at_use(
+    shell: ShellReader, node: Any, inner: tuple[Piece, ...], split: bool, reason: Text | None = None
+) -> Piece:
+    """The value of a variable, with the place where the variable is used."""
+    text = joined_text(inner)
     kept = inner if _nesting_depth(inner) < _MAX_DEPTH else ()
     return Piece(
         text,
@@ -39,11 +41,12 @@ def carried(shell: Reading, node: Any, inner: tuple[Piece, ...], split: bool, re
         split=split,
         inner=kept,
         many=text is None and split and any(piece.many for piece in inner),
-        reason=reason or reason_of(inner),
+        reason=reason or reason_of_pieces(inner),
     )
 
 
 def _nesting_depth(pieces: tuple[Piece, ...]) -> int:
+    """How deeply pieces contain the pieces of other variables' values."""
     deepest = 0
     level: list[Piece] = list(pieces)
     while level and deepest <= _MAX_DEPTH:
@@ -52,9 +55,9 @@ def _nesting_depth(pieces: tuple[Piece, ...]) -> int:
     return deepest
 
 
-def from_variable(shell: Reading, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
+def pieces_of_variable(shell: ShellReader, node: Any, variable: Variable, *, split: bool) -> list[Piece]:
     """The value of ``$NAME``: the variable's text, or an array's first element."""
     if variable.array is not None:
         pieces = variable.array[0].pieces if variable.array else ()
-        return [carried(shell, node, pieces, split)]
-    return [carried(shell, node, variable.pieces, split)]
+        return [piece_placed_at_use(shell, node, pieces, split)]
+    return [piece_placed_at_use(shell, node, variable.pieces, split)]

@@ -16,17 +16,17 @@ from gonogo.finding import Text, translated
 MAX_STEPS = 10_000
 _SET_AT_RUNTIME = translated("`${name}` is set only when the script runs")
 _SET_BY_SLURM = translated("Slurm sets `${name}` when the job runs")
-_SBATCH_DIRECTIVE_REASON = translated("from the job's #SBATCH lines")
+_SBATCH_DIRECTIVE_REASON = translated("set by the job's #SBATCH lines")
 
 
-class Reading:
-    """The context in which words are expanded; nodes are those of ``source``."""
+class ShellReader:
+    """The source and the settings with which shell words are expanded."""
 
     def __init__(
         self,
         source: SourceFile,
         initial_variables: dict[str, str] | None,
-        get_command_output: Callable[[Reading, Any, State], Sequence[Piece] | None],
+        get_command_output: Callable[[ShellReader, Any, State], Sequence[Piece] | None],
     ) -> None:
         self.source = source
         self.script_name = os.path.abspath(source.path)
@@ -55,7 +55,7 @@ class Reading:
         return self.source is self._main and self.limit is None
 
     def note(self, place: Place, reason: Text) -> None:
-        """Record something that can't be followed: kept where a whole script is read."""
+        """Record something that gonogo can't follow; only kept where a whole script is read."""
 
     def place(self, node: Any) -> Place:
         """The span of a node."""
@@ -65,8 +65,8 @@ class Reading:
         """A node's source text."""
         return self.source.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
-    def special(self, name: str, state: State) -> tuple[str | None, Text | None]:
-        """A variable that the script doesn't set: the value from the shell, Slurm or the caller, and the reason."""
+    def special_variable(self, name: str, state: State) -> tuple[str | None, Text | None]:
+        """A variable that the script doesn't set: its value from the shell, Slurm or the caller, and the reason."""
         if name in self.given:
             return self.given[name], _SBATCH_DIRECTIVE_REASON
         if name == "PWD":
@@ -91,8 +91,8 @@ class Reading:
             self.limit = before
 
     @contextmanager
-    def substituting(self, end: int) -> Iterator[None]:
-        """The same for the commands of a ``$(…)``, whose nesting is counted in :attr:`substitutions`."""
+    def limit_to_substitution(self, end: int) -> Iterator[None]:
+        """Within the block, the source ends at ``end``, and one more level of ``$(…)`` is counted."""
         self.substitutions += 1
         try:
             with self.limit_reading(end):
@@ -100,6 +100,6 @@ class Reading:
         finally:
             self.substitutions -= 1
 
-    def parsed_part(self, start: int, end: int) -> Any:
+    def parse_part(self, start: int, end: int) -> Any:
         """A part of the source, parsed in place: the script inside ``bash -c '…'``. None if it can't be parsed."""
         return parse_script(self.source, (start, end))

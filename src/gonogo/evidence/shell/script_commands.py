@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.shell.compound import follow
+from gonogo.evidence.shell.compound import evaluate_compound
 from gonogo.evidence.shell.shell import Shell, ShellCommand
 from gonogo.evidence.shell.state import State, Variable
-from gonogo.evidence.shell.substitution import output
+from gonogo.evidence.shell.substitution import substitution_output
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
@@ -41,7 +41,7 @@ def read_shell(
     """
 
     def run_script(*, strict: bool) -> Shell:
-        shell = Shell(source, initial_variables, output, follow)
+        shell = Shell(source, initial_variables, substitution_output, evaluate_compound)
         shell.strict, shell.posix, shell.made_before = strict, posix, made_before
         state = State(cwd)
         state.cwd_known = cwd_known
@@ -52,7 +52,7 @@ def read_shell(
             if part is None:
                 shell.run(state)
             else:
-                root = shell.parsed_part(*part)
+                root = shell.parse_part(*part)
                 with shell.limit_reading(part[1]):
                     shell.statements(root.children if root is not None else (), state)
                     shell.at_exit(state)
@@ -64,12 +64,12 @@ def read_shell(
     if notes is not None:
         notes += shell.notes
     if any(one.sure for one in shell.absent):
-        return _as_run_without(shell.commands, run_script(strict=True))
+        return _mark_commands_never_reached(shell.commands, run_script(strict=True))
     return shell.commands
 
 
-def _as_run_without(commands: list[ShellCommand], strict: Shell) -> list[ShellCommand]:
-    """The commands as ``strict`` comes to them, and those that it never comes to, marked as such."""
+def _mark_commands_never_reached(commands: list[ShellCommand], strict: Shell) -> list[ShellCommand]:
+    """The commands as a run without arguments reaches them, with those that it never reaches marked."""
     reached: dict[tuple[str, int, int], list[ShellCommand]] = {}
     for command in strict.commands:
         reached.setdefault(_place_key(command.place), []).append(command)
@@ -95,7 +95,7 @@ def read_word(
     word: ShellWord, outer_command: ShellCommand, environment: dict[str, Variable], initial_variables: dict[str, str]
 ) -> list[ShellCommand]:
     """The commands of ``bash -c WORD`` in an outer script, with their places in that script if written literally."""
-    shell = Shell(word.place.source, initial_variables, output, follow)
+    shell = Shell(word.place.source, initial_variables, substitution_output, evaluate_compound)
     state = State(outer_command.cwd)
     state.cwd_known = outer_command.cwd_known
     # Text in double quotes is expanded by the outer shell, where all its variables are known.

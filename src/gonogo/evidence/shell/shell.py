@@ -11,28 +11,30 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.shell.absent import Absent, absent_target, may_make_files
+from gonogo.evidence.shell.absent import MissingTarget, find_missing_target, may_make_files
 from gonogo.evidence.shell.builtins import read_words, run_builtin
-from gonogo.evidence.shell.conditions import test_words
-from gonogo.evidence.shell.declarations import assigned, declare, unset
-from gonogo.evidence.shell.expansion import expand, expand_assignment_words, number_of
+from gonogo.evidence.shell.conditions import evaluate_test_words
+from gonogo.evidence.shell.declarations import declare, evaluate_assignment, run_unset
+from gonogo.evidence.shell.expansion import evaluate_arithmetic_text, expand_assignment_words, expand_unsplit
 from gonogo.evidence.shell.lexer import Lexer, SimpleCommand, SyntaxWord
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
-from gonogo.evidence.shell.reading import MAX_STEPS, Reading
+from gonogo.evidence.shell.reading import MAX_STEPS, ShellReader
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
-from gonogo.evidence.shell.text import Piece, ShellWord, words_of
+from gonogo.evidence.shell.text import Piece, ShellWord, split_into_words
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_SOURCED_UNREAD = translated("{path}, which it sources, was not read: {why}")
-_NOT_FOLLOWED_AT = translated("{path}:{line} was not followed: {why}")
-_SOURCED_UNKNOWN = translated("which file `{text}` sources can't be determined")
-_SOURCED_NOT_HERE = translated("it sources {path}, which does not exist here")
-_UNKNOWN_COMMAND = translated("what `{text}` runs can't be determined")
-_NOT_PARSED = translated("its syntax can't be read")
-_TOO_MANY_COMMANDS = translated("read up to {path}:{line}: it runs more than {limit} commands")
+_SOURCED_UNREAD = translated("the script sources {path}, which was not read: {why}")
+_NOT_FOLLOWED_AT = translated("the command at {path}:{line} was not followed: {why}")
+_SOURCED_UNKNOWN = translated("gonogo can't determine which file `{text}` sources")
+_SOURCED_NOT_HERE = translated("the script sources {path}, which does not exist here")
+_UNKNOWN_COMMAND = translated("gonogo can't determine what `{text}` runs")
+_NOT_PARSED = translated("the script's syntax can't be parsed")
+_TOO_MANY_COMMANDS = translated(
+    "the script was read only up to {path}:{line}, since it runs more than {limit} commands"
+)
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_ABSENT = 100
 _MAX_NOTES = 5
@@ -81,22 +83,22 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """What could not be followed in the script before this command."""
     copied: dict[str, str] = {}
     """What the script has copied, moved or linked before: the new path, and the one that it is a copy of."""
-    absent: tuple[Absent, ...] = ()
+    absent: tuple[MissingTarget, ...] = ()
     """What the script has changed into or sourced before, and is not here."""
-    never: Absent | None = None
+    never: MissingTarget | None = None
     """What is not here, if the command is therefore never run."""
     made_before: bool = False
     """Whether programs have run before that may have made files."""
 
 
-class Shell(Reading):
+class Shell(ShellReader):
     """Evaluates a script and what it sources; ``follow_compound`` handles lists, loops and the like."""
 
     def __init__(
         self,
         source: SourceFile,
         initial_variables: dict[str, str] | None,
-        get_command_output: Callable[[Reading, Any, State], Sequence[Piece] | None],
+        get_command_output: Callable[[ShellReader, Any, State], Sequence[Piece] | None],
         follow_compound: Callable[[Shell, Any, State], ExitStatus],
     ) -> None:
         super().__init__(source, initial_variables, get_command_output)
@@ -113,7 +115,7 @@ class Shell(Reading):
         """What was not followed, with its line."""
         self.tested = 0
         """While above 0 a command's failure is asked for, and so ends nothing under ``set -e``."""
-        self.absent: list[Absent] = []
+        self.absent: list[MissingTarget] = []
         """What the script changes into or sources, and is not here."""
         self.strict = False
         """Fail where that is sure, as bash does; else it is taken to be where the run is."""
@@ -126,7 +128,7 @@ class Shell(Reading):
         self.statements(root.children, state)
         if not self.commands:
             for body, source in list(state.functions.values()):
-                with self.within(source):
+                with self.switch_source(source):
                     self.statement(body, state.copy())
         self.at_exit(state)
 
@@ -140,7 +142,7 @@ class Shell(Reading):
                 state.ended = True
 
     @contextmanager
-    def within(self, source: SourceFile) -> Iterator[None]:
+    def switch_source(self, source: SourceFile) -> Iterator[None]:
         """Within the block, nodes are those of another file."""
         before, self.source = self.source, source
         try:
@@ -159,8 +161,8 @@ class Shell(Reading):
             self.silent -= 1
 
     @contextmanager
-    def asked(self) -> Iterator[None]:
-        """Within the block, commands are part of a condition, so that their failure ends nothing under ``set -e``."""
+    def as_condition(self) -> Iterator[None]:
+        """Within the block, commands are part of a condition, so that failing ends nothing under ``set -e``."""
         self.tested += 1
         try:
             yield
@@ -172,7 +174,7 @@ class Shell(Reading):
         status = SUCCESS
         reached = 0
         for node in nodes:
-            if state.gone:
+            if state.has_ended:
                 break
             if node.is_named and node.type != "comment" and node.start_byte >= reached:
                 self._reached = 0
@@ -187,7 +189,7 @@ class Shell(Reading):
         if self.steps > MAX_STEPS:
             self._stop_reading(self.place(node), MAX_STEPS)
             return UNSURE
-        if self._depth > _MAX_DEPTH or state.gone:
+        if self._depth > _MAX_DEPTH or state.has_ended:
             return UNSURE
         self._depth += 1
         outermost = self._statement is None or node.type in _CONTAINER_STATEMENTS
@@ -227,21 +229,21 @@ class Shell(Reading):
     ) -> ExitStatus:
         """Evaluate a simple command; ``redirected_node`` is the node that includes its redirections."""
         if any(
-            child.type == "variable_assignment" and _is_placeholder(child) for child in (node, *node.named_children)
+            child.type == "variable_assignment" and _has_syntax_error(child) for child in (node, *node.named_children)
         ):
             return UNSURE  # a template's MODEL=<path (to fill in)>, which bash would misread as redirections
         at = node.start_byte
         while True:
-            simple = Lexer(self.source.data, self.limit).simple(at)
+            simple = Lexer(self.source.data, self.limit).parse_simple_command(at)
             status = self._run_simple_command(simple, state, node, redirected_node, (standard_input, input_place))
             self._reached = max(self._reached, simple.end_byte)
             # tree-sitter merges `N=1` and the following line into one command.
-            following = Lexer(self.source.data, self.limit).blanks(simple.end_byte, lines=True)
-            if state.gone or following <= at or following >= node.end_byte or simple.words:
+            following = Lexer(self.source.data, self.limit).skip_blanks(simple.end_byte, lines=True)
+            if state.has_ended or following <= at or following >= node.end_byte or simple.words:
                 return status
             at = following
             if _COMPOUND.match(self.source.data, at):
-                root = self.parsed_part(at, node.end_byte)
+                root = self.parse_part(at, node.end_byte)
                 if root is None or root.has_error:
                     self.note(Place(self.source, at, node.end_byte), _NOT_PARSED)
                     return UNSURE
@@ -262,13 +264,13 @@ class Shell(Reading):
                 break
         if not words:
             for assignment in simple.assignments:
-                name, variable = assigned(self, assignment, state)
+                name, variable = evaluate_assignment(self, assignment, state)
                 state.set(name, variable)
-            return self.failed(state) or SUCCESS
-        own = dict(assigned(self, assignment, state) for assignment in simple.assignments)
-        if failed := self.failed(state):
+            return self.expansion_failure(state) or SUCCESS
+        own = dict(evaluate_assignment(self, assignment, state) for assignment in simple.assignments)
+        if failed := self.expansion_failure(state):
             return failed
-        status = self._named(simple, words, own, state, node, stdin[0])
+        status = self._run_function_or_builtin(simple, words, own, state, node, stdin[0])
         if status is not None:
             return status
         first = simple.assignments[0] if simple.assignments else simple.words[0]
@@ -276,14 +278,14 @@ class Shell(Reading):
         self.record(words, own, state, Place(self.source, start, max(simple.end_byte, redirected_node.end_byte)), stdin)
         return ASSUMED_SUCCESS
 
-    def failed(self, state: State) -> ExitStatus | None:
+    def expansion_failure(self, state: State) -> ExitStatus | None:
         """The failure if an expansion has ended the shell, else None."""
         if not state.failing:
             return None
         state.failing, state.ended = False, True
         return FAILURE
 
-    def _named(
+    def _run_function_or_builtin(
         self,
         simple: SimpleCommand,
         words: Sequence[ShellWord],
@@ -303,8 +305,8 @@ class Shell(Reading):
         if name in _DECLARING:
             return declare(self, simple, words, state)
         if name == "unset":
-            return unset(words[1:], state)
-        absent = absent_target(self, words, state, node)
+            return run_unset(words[1:], state)
+        absent = find_missing_target(self, words, state, node)
         if absent is not None:
             if len(self.absent) < _MAX_ABSENT and absent not in self.absent:
                 self.absent.append(absent)
@@ -313,13 +315,13 @@ class Shell(Reading):
                 return FAILURE
         lexed = [word for word in simple.words[1:] if isinstance(word, SyntaxWord)]
         if name in ("test", "[") and len(lexed) == len(simple.words) - 1:
-            return test_words(self, lexed[:-1] if name == "[" else lexed, state)
+            return evaluate_test_words(self, lexed[:-1] if name == "[" else lexed, state)
         if name == "let":
-            numbers = [number_of(self, word.value or "?", node, state) for word in words[1:]]
+            numbers = [evaluate_arithmetic_text(self, word.value or "?", node, state) for word in words[1:]]
             return UNSURE if not numbers or numbers[-1] is None else ExitStatus(numbers[-1] != 0)
         if name == "read":
             given = next((each.target for each in simple.redirects if each.operator == "<<<"), None)
-            pieces = expand(self, given, state) if given is not None else standard_input
+            pieces = expand_unsplit(self, given, state) if given is not None else standard_input
             separators = prefix_assignments["IFS"].value if "IFS" in prefix_assignments else state.separators
             if pieces is not None and separators is not None:
                 status = read_words(words[1:], pieces, separators, state, self.place(node))
@@ -343,7 +345,7 @@ class Shell(Reading):
         return status
 
     def note(self, place: Place, reason: Text) -> None:
-        """Record something that can't be followed."""
+        """Record something that gonogo can't follow, for the report."""
         line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=reason)
         if line not in self.notes and len(self.notes) < _MAX_NOTES:
             self.notes.append(line)
@@ -394,13 +396,13 @@ class Shell(Reading):
         if self._depth + 3 > _MAX_DEPTH:
             return UNSURE
         outside = (state.positional, state.arguments_given)
-        complete = not any(word.many for word in arguments)
+        complete = not any(word.may_split for word in arguments)
         state.positional, state.arguments_given = tuple(arguments if complete else ()), complete
         state.locals.append({})
         before = self._statement
         self._statement = None
         try:
-            with self.within(source):
+            with self.switch_source(source):
                 status = self.statement(body, state)
         finally:
             self._statement = before
@@ -443,7 +445,7 @@ class Shell(Reading):
             if word.place.source is self.source and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"":
                 inside = text[1:-1]
                 if text[0] == "'" or not any(sign in inside for sign in "\\$`"):
-                    root = self.parsed_part(word.place.start + 1, word.place.end - 1)
+                    root = self.parse_part(word.place.start + 1, word.place.end - 1)
                     with self.limit_reading(word.place.end - 1):
                         return self.statements(root.children, state) if root is not None else UNSURE
         joined = " ".join(word.value if word.value is not None else "\0" for word in words)
@@ -452,7 +454,7 @@ class Shell(Reading):
         split: list[ShellWord] = []
         for word in words:
             parts = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in word.pieces]
-            split += [_unquote(made) for made in words_of(parts, word.place)]
+            split += [_unquote(made) for made in split_into_words(parts, word.place)]
         if not split or split[0].value is None:
             self.note(place, _UNKNOWN_COMMAND.format(text=" ".join(word.place.text for word in words)[:60]))
             return UNSURE
@@ -474,7 +476,7 @@ class Shell(Reading):
             return UNSURE
         self._depth += 2
         try:
-            with self.within(source):
+            with self.switch_source(source):
                 return self.statements(root.children, state)
         finally:
             self._depth -= 2
@@ -496,11 +498,11 @@ class Shell(Reading):
         self._depth += 5
         outside = (state.positional, state.arguments_given)
         if arguments:
-            complete = not any(word.many for word in arguments)
+            complete = not any(word.may_split for word in arguments)
             state.positional, state.arguments_given = arguments if complete else (), complete
         name, self.sourced = self.sourced, str(path)
         try:
-            with self.within(source):
+            with self.switch_source(source):
                 self.statements(root.children, state)
         finally:
             self._depth -= 5
@@ -511,12 +513,13 @@ class Shell(Reading):
             state.leaving = ""
         return SUCCESS
 
-    def either(self, first: State, second: State, state: State, node: Any) -> None:
+    def merge_states(self, first: State, second: State, state: State, node: Any) -> None:
         """Continue with the merge of two possible states."""
-        state.become(merge([first, second], self.place(node)))
+        state.replace_with(merge([first, second], self.place(node)))
 
 
-def _is_placeholder(assignment: Any) -> bool:
+def _has_syntax_error(assignment: Any) -> bool:
+    """Whether tree-sitter could not parse an assignment."""
     return any(each.type == "ERROR" for each in assignment.children)
 
 

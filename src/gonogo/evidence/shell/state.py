@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, joined_text, reason_of_pieces
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text, translated
 
@@ -32,14 +32,14 @@ class Variable(msgspec.Struct, frozen=True):
         """Its text (for an array, its first element); None if unknown."""
         if self.array is not None:
             return self.array[0].value if self.array else ""
-        return text_of(self.pieces)
+        return joined_text(self.pieces)
 
     @property
     def reason(self) -> Text | None:
         """Why it is unknown, or what was assumed for it."""
-        return reason_of(self.pieces)
+        return reason_of_pieces(self.pieces)
 
-    def same(self, other: Variable | None) -> bool:
+    def is_same_value(self, other: Variable | None) -> bool:
         """Whether both hold the same known value and are exported alike."""
         if other is None or self.exported != other.exported or self.unset != other.unset:
             return False
@@ -127,7 +127,7 @@ class State:
         other.copied = dict(self.copied)
         return other
 
-    def become(self, other: State) -> None:
+    def replace_with(self, other: State) -> None:
         """Replace this state by another one."""
         self.__dict__.update(other.__dict__)
 
@@ -138,7 +138,7 @@ class State:
             variable = msgspec.structs.replace(variable, exported=True)
         self.variables[name] = variable
 
-    def forget(self, name: str, place: Place, reason: Text) -> None:
+    def set_unknown(self, name: str, place: Place, reason: Text) -> None:
         """Make a variable's value unknown."""
         before = self.variables.get(name)
         piece = Piece(None, place.source, place.start, place.end, reason=reason)
@@ -153,8 +153,8 @@ class State:
         return " \t\n" if value is None else value
 
     @property
-    def gone(self) -> bool:
-        """Whether nothing more of the current list runs."""
+    def has_ended(self) -> bool:
+        """Whether nothing more of the current list runs (after ``exit``, ``return``, ``break``)."""
         return self.ended or bool(self.leaving)
 
 
@@ -166,11 +166,11 @@ def merge(states: list[State], place: Place, reason: Text = CONDITIONAL_VALUE_RE
     for name in names:
         found = [state.variables.get(name) for state in alive]
         first = found[0]
-        if first is not None and all(first is other or first.same(other) for other in found[1:]):
+        if first is not None and all(first is other or first.is_same_value(other) for other in found[1:]):
             continue
         if all(other is None or other.unset for other in found):
             continue
-        merged.forget(name, place, reason.format(name=name, line=place.line))
+        merged.set_unknown(name, place, reason.format(name=name, line=place.line))
         if any(other is not None and other.exported for other in found):
             merged.variables[name] = msgspec.structs.replace(merged.variables[name], exported=True)
     merged.on_exit = tuple(dict.fromkeys(word for state in states for word in state.on_exit))

@@ -6,19 +6,19 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.evidence.number import whole_number_in
-from gonogo.evidence.shell.arithmetic import combined
+from gonogo.evidence.number import parse_whole_number
+from gonogo.evidence.shell.arithmetic import apply_operator
 from gonogo.evidence.shell.builtins import run_builtin
 from gonogo.evidence.shell.expansion import expand_assignment_words
 from gonogo.evidence.shell.lexer import Lexer, Substitution
-from gonogo.evidence.shell.reading import MAX_STEPS, Reading
+from gonogo.evidence.shell.reading import MAX_STEPS, ShellReader
 from gonogo.evidence.shell.state import State
-from gonogo.evidence.shell.text import Piece, ShellWord, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, joined_text
 
 _MAX_DEPTH = 5
 
 
-def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] | None:
+def substitution_output(shell: ShellReader, part: Substitution, state: State) -> Sequence[Piece] | None:
     """What the commands print, without trailing newlines; None if it can't be determined."""
     start, end = part.inner
     shell.steps += 1
@@ -27,11 +27,11 @@ def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] 
     # Each level is read again for the one around it: the time grows with the square of the depth.
     if shell.substitutions >= _MAX_DEPTH or (part.backquoted and b"\\" in shell.source.data[start:end]):
         return None
-    root = shell.parsed_part(start, end)
+    root = shell.parse_part(start, end)
     inside = [child for child in root.named_children if child.type != "comment"] if root is not None else []
     if not inside:
         return []
-    with shell.substituting(end):
+    with shell.limit_to_substitution(end):
         own = state.copy()
         pieces: list[Piece] | None = []
         for child in inside:
@@ -39,18 +39,19 @@ def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] 
             if made is None or pieces is None:
                 pieces = None
                 break
-            if text_of(pieces) and text_of(made):
+            if joined_text(pieces) and joined_text(made):
                 pieces.append(Piece("\n", shell.source, start, start))
             pieces += made
     if pieces is None:
         return None
-    text = text_of(pieces)
+    text = joined_text(pieces)
     if text is not None and text.endswith("\n"):
         return [Piece(text.rstrip("\n"), shell.source, start, end)]
     return pieces
 
 
-def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list[Piece] | None:
+def _printed_pieces(shell: ShellReader, node: Any, state: State, depth: int) -> list[Piece] | None:
+    """What a command or pipeline prints; None if it can't be determined."""
     if depth > 10:
         return None
     kind = node.type
@@ -71,7 +72,7 @@ def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list
         for index, command in enumerate(commands):
             if index == 0:
                 first = _printed_pieces(shell, command, state, depth + 1)
-                text = text_of(first) if first is not None else None
+                text = joined_text(first) if first is not None else None
             else:
                 words = _known_words(shell, command, state)
                 text = (
@@ -93,28 +94,29 @@ def _printed_pieces(shell: Reading, node: Any, state: State, depth: int) -> list
         return [] if state.cwd_known else None
     if name == "echo":
         return _evaluate_echo(shell, node, arguments)
-    values = [word.value for word in arguments if not (name == "getopt" and word.many)]
+    values = [word.value for word in arguments if not (name == "getopt" and word.may_split)]
     if name is None or any(value is None for value in values):
         return None
     printed = _simple_command_output(name, [value for value in values if value is not None], state)
     return None if printed is None else [Piece(printed, shell.source, node.start_byte, node.end_byte)]
 
 
-def _expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
-    simple = Lexer(shell.source.data, shell.limit).simple(node.start_byte)
+def _expand_words(shell: ShellReader, node: Any, state: State) -> list[ShellWord]:
+    simple = Lexer(shell.source.data, shell.limit).parse_simple_command(node.start_byte)
     if simple.assignments:
         return []
     return [made for word in simple.words for made in expand_assignment_words(shell, word, state)]
 
 
-def _known_words(shell: Reading, node: Any, state: State) -> list[str] | None:
+def _known_words(shell: ShellReader, node: Any, state: State) -> list[str] | None:
+    """The words of a command after expansion; None if one is unknown, or it isn't a simple command."""
     if node.type != "command":
         return None
     values = [word.value for word in _expand_words(shell, node, state)]
     return None if None in values else [value for value in values if value is not None]
 
 
-def _evaluate_echo(shell: Reading, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
+def _evaluate_echo(shell: ShellReader, node: Any, arguments: Sequence[ShellWord]) -> list[Piece] | None:
     pieces: list[Piece] = []
     for index, word in enumerate(arguments):
         if index == 0 and word.value in ("-n", "-e", "-ne"):
@@ -146,7 +148,7 @@ def _simple_command_output(name: str, values: list[str], state: State) -> str | 
         return _seq_output(values)
     if name == "expr" and len(values) == 3:
         left, operator, right = (value.strip() for value in values)
-        result = combined(whole_number_in(left), operator, whole_number_in(right))
+        result = apply_operator(parse_whole_number(left), operator, parse_whole_number(right))
         return str(result) if result is not None else None
     if name == "printf" and len(values) == 2 and values[0] in ("%s", "%s\\n"):
         return values[1]
@@ -183,7 +185,7 @@ def _evaluate_filter(words: list[str], text: str) -> str | None:
     if name == "cut" and len(arguments) in (2, 3, 4):
         joined = "".join(arguments)
         delimiter, _, field = joined.removeprefix("-d").partition("-f")
-        number = whole_number_in(field)
+        number = parse_whole_number(field)
         if joined.startswith("-d") and len(delimiter) == 1 and number:
             parts = text.rstrip("\n").split(delimiter)
             return parts[number - 1] if number <= len(parts) else ""

@@ -16,7 +16,7 @@ _WHITESPACE = " \t\n"
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A text and the bytes that it comes from. ``text`` is None if unknown."""
+    """A part of an expanded word, and the bytes that it comes from. ``text`` is None if unknown."""
 
     text: str | None
     source: SourceFile
@@ -57,12 +57,12 @@ class ShellWord(msgspec.Struct, frozen=True):
     @property
     def value(self) -> str | None:
         """The word, or None if unknown."""
-        return text_of(self.pieces)
+        return joined_text(self.pieces)
 
     @property
     def reason(self) -> Text | None:
         """Why it is unknown, or what was assumed for it."""
-        return reason_of(self.pieces)
+        return reason_of_pieces(self.pieces)
 
     @property
     def program(self) -> str:
@@ -70,12 +70,12 @@ class ShellWord(msgspec.Struct, frozen=True):
         return self.pieces[0].program if len(self.pieces) == 1 else ""
 
     @property
-    def many(self) -> bool:
-        """Whether it may stand for no word or for several."""
+    def may_split(self) -> bool:
+        """Whether it may expand to no word, or to several."""
         return any(piece.many for piece in self.pieces)
 
 
-def text_of(pieces: Iterable[Piece]) -> str | None:
+def joined_text(pieces: Iterable[Piece]) -> str | None:
     """The concatenated text of pieces; None if a part is unknown, or the text is too long to be useful."""
     parts = []
     size = 0
@@ -89,7 +89,7 @@ def text_of(pieces: Iterable[Piece]) -> str | None:
     return "".join(parts)
 
 
-def reason_of(pieces: Iterable[Piece]) -> Text | None:
+def reason_of_pieces(pieces: Iterable[Piece]) -> Text | None:
     """Why a text is unknown, else what was assumed for a part of it."""
     taken = None
     for piece in pieces:
@@ -99,7 +99,7 @@ def reason_of(pieces: Iterable[Piece]) -> Text | None:
     return taken
 
 
-def words_of(
+def split_into_words(
     items: Sequence[Piece | None], place: Place, *, quoted: bool = False, separators: str = _WHITESPACE
 ) -> list[ShellWord]:
     """The words that one word of the source yields after splitting; often one, sometimes none.
@@ -252,7 +252,7 @@ def glob_regex_parts(pattern: Sequence[tuple[str, bool]]) -> list[str]:
     return found
 
 
-def matches(pattern: str, text: str) -> bool:
+def matches_whole_text(pattern: str, text: str) -> bool:
     """Whether a regular expression of :func:`glob_to_regex` matches the whole text."""
     try:
         return re.fullmatch(pattern, text, re.DOTALL) is not None
@@ -264,8 +264,8 @@ def remove_match(operator: str, text: str, pattern: str) -> str:
     """``${X%suffix}``, ``${X##prefix}`` and the like."""
     cuts = range(len(text) + 1) if operator in ("%%", "#") else range(len(text), -1, -1)
     if operator in ("%", "%%"):
-        return next((text[:cut] for cut in cuts if matches(pattern, text[cut:])), text)
-    return next((text[cut:] for cut in cuts if matches(pattern, text[:cut])), text)
+        return next((text[:cut] for cut in cuts if matches_whole_text(pattern, text[cut:])), text)
+    return next((text[cut:] for cut in cuts if matches_whole_text(pattern, text[:cut])), text)
 
 
 def change_case(operator: str, text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
-from gonogo.evidence.guarded.records import CalledCollective, Phase, Queue
+from gonogo.evidence.guarded.records import CalledCollective, CollectiveQueue, Phase
 from gonogo.finding.frame import Frame
 from gonogo.guard.common.faults import fault, off
 from gonogo.guard.common.frames import GONOGO, frame_of
@@ -260,7 +260,7 @@ def _line_of_instruction(code: CodeType, instruction: int) -> int:
     return next((line or 0 for start, end, line in code.co_lines() if start <= instruction < end), 0)
 
 
-def queues() -> tuple[Queue, ...]:
+def queues() -> tuple[CollectiveQueue, ...]:
     """The progress of each process group by its own sequence numbers, including collectives called from C++."""
     module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:
@@ -276,7 +276,7 @@ def queues() -> tuple[Queue, ...]:
         except Exception:  # a backend without sequence numbers
             continue
         started, completed = states.get(str(name), (None, None))
-        found.append(Queue(str(name), enqueued, started, completed))
+        found.append(CollectiveQueue(str(name), enqueued, started, completed))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from gonogo.evidence.guarded.records import Thread
+from gonogo.evidence.guarded.records import ThreadStack
 from gonogo.finding.frame import Frame, Owner
 
 GONOGO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -69,13 +69,13 @@ def iter_callers(frame: FrameType | None) -> Iterator[FrameType]:
         count += 1
 
 
-def all_threads() -> tuple[Thread, ...]:
+def all_threads() -> tuple[ThreadStack, ...]:
     """The stacks of all Python threads but this one, the main thread first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     main, here = threading.main_thread().ident, threading.get_ident()
     frames: dict[int, Any] = sys._current_frames()
     order = sorted((ident for ident in frames if ident != here), key=lambda ident: ident != main)
-    return tuple(Thread(names.get(ident) or str(ident), frames_of_stack(frames[ident])) for ident in order[:40])
+    return tuple(ThreadStack(names.get(ident) or str(ident), frames_of_stack(frames[ident])) for ident in order[:40])
 
 
 def main_frame() -> FrameType | None:

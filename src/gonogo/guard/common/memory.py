@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gonogo.evidence.guarded.records import Memory, WarningRecord
+from gonogo.evidence.guarded.records import RankMemoryRecord, WarningRecord
 from gonogo.guard.common import nvml
 
 _MemoryKind = Literal["host-memory", "gpu-memory"]
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def sample(local_rank: int) -> Memory:
+def sample(local_rank: int) -> RankMemoryRecord:
     """This process's current memory; takes some ten microseconds, more if there is a GPU."""
     available, _ = host_memory()
     allocated = reserved = 0
@@ -28,7 +28,7 @@ def sample(local_rank: int) -> Memory:
         allocated = state["allocated_bytes"]["all"]["current"]
         reserved = state["reserved_bytes"]["all"]["current"]
     gpu = nvml.memory_of(local_rank)
-    return Memory(
+    return RankMemoryRecord(
         time.time(), resident(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
     )
 
@@ -107,7 +107,7 @@ class MemoryWatch:
         self._trends: dict[_MemoryKind, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
         self._warned: set[_MemoryKind] = set()
 
-    def look(self, step: int, memory_sample: Memory, median: float) -> Iterator[WarningRecord]:
+    def look(self, step: int, memory_sample: RankMemoryRecord, median: float) -> Iterator[WarningRecord]:
         """The warnings after a step. ``median`` is the duration of a step in seconds."""
         if memory_sample.host_bytes:
             # The ranks on a machine share its memory, and are assumed to grow alike.

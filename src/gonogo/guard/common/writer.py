@@ -12,11 +12,11 @@ from gonogo.evidence.guarded.files import (
     HEARTBEAT_MAGIC,
     HEARTBEAT_STRUCT,
     PHASES,
-    encode,
+    encode_record,
     heartbeat_path,
     records_path,
 )
-from gonogo.evidence.guarded.records import Fault, Phase, Record
+from gonogo.evidence.guarded.records import GuardFaultRecord, Phase, Record
 from gonogo.guard.common.faults import fault
 from gonogo.guard.injection import FOLDER
 
@@ -122,8 +122,8 @@ class RecordWriter:
 def _serialize(record: Record) -> bytes:
     """Serialize a record as a line; one that can't be serialized is replaced by a record of that error."""
     try:
-        return encode(record)
+        return encode_record(record)
     except Exception as error:
         part = f"a record of {type(record).__name__}"
         fault(part, error)
-        return encode(Fault(time.time(), part, type(error).__name__, str(error)[:2000]))
+        return encode_record(GuardFaultRecord(time.time(), part, type(error).__name__, str(error)[:2000]))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.guarded.records import Compared, Difference
+from gonogo.evidence.guarded.records import Difference, RankComparisonRecord
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
@@ -50,7 +50,7 @@ def compare_ranks(
     return answer.differences
 
 
-def _broadcast_comparison(comparison: Compared | None, point: str, timeout: float) -> Compared:
+def _broadcast_comparison(comparison: RankComparisonRecord | None, point: str, timeout: float) -> RankComparisonRecord:
     """Broadcast the comparison from the one rank that made it (the others pass None) to all ranks."""
     import datetime
 
@@ -59,10 +59,10 @@ def _broadcast_comparison(comparison: Compared | None, point: str, timeout: floa
     from gonogo.guard.rank.joining import cloned_store
 
     if torch.distributed.get_world_size() == 1:
-        return Compared(time.time())
+        return RankComparisonRecord(time.time())
     store = cloned_store(torch.distributed, point)
     if comparison is not None:
         store.set("answer", msgspec.json.encode(comparison))
         return comparison
     store.wait(["answer"], datetime.timedelta(seconds=timeout))
-    return msgspec.json.decode(store.get("answer"), type=Compared)
+    return msgspec.json.decode(store.get("answer"), type=RankComparisonRecord)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Compared, Difference, JoinRecord
+from gonogo.evidence.guarded.records import Difference, JoinRecord, RankComparisonRecord
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.rank import facts
 from gonogo.guard.tensors.census import placement_snapshot
@@ -54,7 +54,7 @@ def join(state: RankState, point: str) -> None:
         look_for_nonfinite(state, model)
 
 
-def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> Compared | None:
+def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> RankComparisonRecord | None:
     """Meet the other ranks at one point of the program; return the comparison, in the one rank that is to write it.
 
     ``patience``: how long to wait for them, in seconds. None in all other ranks, and if there is only one rank.
@@ -75,7 +75,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
     known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _arrived_ranks(store, world_size)}
     missing = tuple(other for other in range(world_size) if other not in known)
     waited = round(time.monotonic() - began, 3)
-    return Compared(time.time(), differences(known), missing, waited, checked, world_size)
+    return RankComparisonRecord(time.time(), differences(known), missing, waited, checked, world_size)
 
 
 def cloned_store(distributed: Any, point: str) -> Any:

@@ -8,7 +8,7 @@ from collections import deque
 
 import msgspec
 
-from gonogo.evidence.guarded.records import Memory, Step
+from gonogo.evidence.guarded.records import RankMemoryRecord, StepRecord
 
 _MEDIAN_WINDOW = 50
 _MAX_UNREPORTED = 100_000
@@ -23,7 +23,7 @@ class StepLog:
         self._lengths: deque[float] = deque(maxlen=_MEDIAN_WINDOW)
         self._unreported: deque[float] = deque(maxlen=_MAX_UNREPORTED)
         self._sampled = self._reported = 0.0
-        self._sample: tuple[int, Memory] | None = None
+        self._sample: tuple[int, RankMemoryRecord] | None = None
 
     def begin(self, now: float) -> None:
         """Start the clock of the next step, leaving out the time before."""
@@ -43,7 +43,7 @@ class StepLog:
         self._sampled = now
         return True
 
-    def sampled(self, step: int, memory_sample: Memory) -> None:
+    def sampled(self, step: int, memory_sample: RankMemoryRecord) -> None:
         """Store the memory sample taken after a step."""
         self._sample = (step, memory_sample)
 
@@ -51,7 +51,9 @@ class StepLog:
         """The median length of the last steps; 0 before there were three."""
         return statistics.median(tuple(self._lengths)) if len(self._lengths) >= 3 else 0.0
 
-    def take_unreported_steps(self, step: int, now: float, *, include_all: bool = False) -> tuple[Step, int] | None:
+    def take_unreported_steps(
+        self, step: int, now: float, *, include_all: bool = False
+    ) -> tuple[StepRecord, int] | None:
         """A record of the steps up to ``step`` that are not reported yet, and the step of its memory sample.
 
         None if there are none, or if it is too early (unless ``include_all``: at the end).
@@ -60,8 +62,8 @@ class StepLog:
             return None
         self._reported = now
         lengths = [self._unreported.popleft() for _ in range(len(self._unreported))]
-        (at, held), self._sample = self._sample or (step, Memory(0.0)), None
-        record = Step(
+        (at, held), self._sample = self._sample or (step, RankMemoryRecord(0.0)), None
+        record = StepRecord(
             **msgspec.structs.asdict(held) | {"time": time.time()},
             step=step,
             steps=len(lengths),

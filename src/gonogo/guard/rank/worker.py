@@ -15,8 +15,15 @@ from typing import IO, Any
 
 import msgspec
 
-from gonogo.evidence.guarded.files import dump_path
-from gonogo.evidence.guarded.records import End, Fault, Phase, StallEndRecord, StallRecord, WarningRecord
+from gonogo.evidence.guarded.files import stack_dump_path
+from gonogo.evidence.guarded.records import (
+    EndRecord,
+    GuardFaultRecord,
+    Phase,
+    StallEndRecord,
+    StallRecord,
+    WarningRecord,
+)
 from gonogo.guard.common import faults, memory
 from gonogo.guard.common.collectives import queues
 from gonogo.guard.common.faults import harmless
@@ -154,7 +161,7 @@ class Guard(RankState):
     @harmless("dumps of stacks")
     def _dump_stacks_on_signal(self) -> None:
         """Have faulthandler dump stacks on fatal signals and SIGTERM, even while the rank is blocked in C code."""
-        self._dump = open(dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
+        self._dump = open(stack_dump_path(self.folder, self.rank), "wb", buffering=0)  # noqa: SIM115 (lives as the process)
         if not faulthandler.is_enabled():
             self._dumps_faults = True
             faulthandler.enable(self._dump)
@@ -189,7 +196,7 @@ class Guard(RankState):
         self.write_pending_steps()
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
-        self.writer.write_now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
+        self.writer.write_now(EndRecord(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
         self._write_beat()
 
     # Called by the hooks
@@ -338,7 +345,7 @@ class Guard(RankState):
         if self.writer is None or self.writer.broken:
             return
         told = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
-        self.writer.put(Fault(time.time(), part, type(error).__name__, str(error)[:2000], told))
+        self.writer.put(GuardFaultRecord(time.time(), part, type(error).__name__, str(error)[:2000], told))
 
 
 _guard: Guard | None = None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.guarded.records import NonFinite
+from gonogo.evidence.guarded.records import NonFiniteRecord
 from gonogo.guard.common.faults import harmless
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class NonfiniteCheck:
 
     def __init__(self, state: RankState, model: Any) -> None:
         self._state = state
-        self._suspect: NonFinite | None = None
+        self._suspect: NonFiniteRecord | None = None
         self._handles: list[Any] = [model.register_forward_pre_hook(self._clear_suspect)]
         for name, module in model.named_modules():
             self._handles.append(module.register_forward_hook(self._output_of(name), with_kwargs=True))
@@ -73,7 +73,7 @@ class NonfiniteCheck:
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):
             self._write(self._nonfinite_record("loss", loss, None, None, None, None))
 
-    def _write(self, nonfinite: NonFinite) -> None:
+    def _write(self, nonfinite: NonFiniteRecord) -> None:
         """Record the first suspicious activation, if any, then the loss or gradient that is not finite."""
         for record in (self._suspect, nonfinite):
             if record is not None and self._state.writer is not None:
@@ -90,9 +90,9 @@ class NonfiniteCheck:
         kind: str | None,
         parameter: str | None,
         inputs: bool | None,
-    ) -> NonFinite:
+    ) -> NonFiniteRecord:
         value = value.detach()
-        return NonFinite(
+        return NonFiniteRecord(
             time.time(),
             step=self._state.step,
             what=nonfinite_value,

@@ -54,7 +54,7 @@ def _layer_attribute_name(script: Script, statement: ast.Assign) -> str | None:
 
 def _count_mentions(scripts: tuple[Script, ...], name: str) -> int:
     """How often the name occurs in the project as a word."""
-    return sum(script.once(_word_counts)[name.encode()] for script in scripts)
+    return sum(script.cached_result(_word_counts)[name.encode()] for script in scripts)
 
 
 def _word_counts(script: Script) -> Counter[bytes]:

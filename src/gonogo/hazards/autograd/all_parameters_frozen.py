@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, is_trainer, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
@@ -68,9 +68,9 @@ def _freezing_statements(script: Script) -> dict[str, ast.stmt | None]:
 def _freezes_parameter(script: Script, statement: ast.stmt, name: str) -> bool:
     """Whether a statement freezes parameter ``name``: ``p.requires_grad = False`` or ``p.requires_grad_(False)``."""
     if isinstance(statement, ast.Assign):
-        target, value = dotted(statement.targets[0]), statement.value
+        target, value = dotted_name(statement.targets[0]), statement.value
         return target == f"{name}.requires_grad" and script.field(value).value is False
     call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or dotted(call.func) != f"{name}.requires_grad_" or not call.args:
+    if not isinstance(call, ast.Call) or dotted_name(call.func) != f"{name}.requires_grad_" or not call.args:
         return False
     return script.field(call.args[0]).value is False

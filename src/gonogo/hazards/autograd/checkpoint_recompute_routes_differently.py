@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
@@ -10,7 +10,7 @@ _ROWS_PER_DIFFERENCE = 5
 class CheckpointRecomputeRoutesDifferently(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Other row counts when recomputed: likely if they differ by little, possible if only the log names experts."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         for error in log.errors:
             message = error.flat_message

@@ -42,7 +42,7 @@ class DdpUnusedParameters(Hazard):
         if b"DistributedDataParallel" not in script.source.data or run_mentions(run, script, *_EXEMPTION_MARKERS):
             return
         for call in script.calls(DDP):
-            if call.has_star or not call.keyword("static_graph").absent:
+            if call.has_unknown_kwargs or not call.keyword("static_graph").absent:
                 continue
             made = creating_calls(script, first_argument(call, "module"))
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):

@@ -2,7 +2,7 @@ import ast
 from bisect import bisect_right
 from collections import defaultdict
 
-from gonogo.evidence.script.identifiers import last_name, says
+from gonogo.evidence.script.identifiers import contains_words, last_name
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
@@ -85,4 +85,4 @@ def _names_passed_to_model(call: ast.Call) -> list[str]:
 def _is_under_no_grad(script: Script, node: ast.AST) -> bool:
     blocks = (one for one in script.ancestors(node) if isinstance(one, ast.With))
     names = (last_name(item.context_expr) for block in blocks for item in block.items)
-    return any(says(name, "no_grad", "inference_mode") for name in names)
+    return any(contains_words(name, "no_grad", "inference_mode") for name in names)

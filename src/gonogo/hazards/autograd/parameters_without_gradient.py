@@ -1,4 +1,4 @@
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
 
@@ -17,7 +17,7 @@ class ParametersWithoutGradient(Hazard):
         reconnect = self.texts["reconnect_cure"].format(module=names[0].rpartition(".")[0] or "?")
         inputs = self.texts["checkpointing_cure"]
         yield self.finding(
-            self.texts["cause"].format(count=len(names), names=few(group_by_module(names))),
+            self.texts["cause"].format(count=len(names), names=first_few_names(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(inputs, reconnect) if adapters else (reconnect, inputs),

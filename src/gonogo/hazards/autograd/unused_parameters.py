@@ -1,4 +1,4 @@
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.autograd._never_used import unused_layers
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, run_mentions
@@ -42,7 +42,7 @@ class UnusedParameters(Hazard):
         if not names:
             return
         yield self.finding(
-            self.texts["cause_in_rehearsal"].format(count=len(names), names=few(group_by_module(names))),
+            self.texts["cause_in_rehearsal"].format(count=len(names), names=first_few_names(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=self.cures,

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.script.identifiers import last_name, same_code, words
+from gonogo.evidence.script.identifiers import last_name, same_code, split_identifier
 from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, translated
 
 # Code that may convert the string into something else.
@@ -52,4 +52,4 @@ def _is_resume_argument(node: ast.expr) -> bool:
     """Whether a node is ``args.resume_from_checkpoint`` or ``training_args.resume_from_checkpoint``, unchanged."""
     if not isinstance(node, ast.Attribute) or node.attr != "resume_from_checkpoint":
         return False
-    return words(last_name(node.value))[-1:] == ("args",)
+    return split_identifier(last_name(node.value))[-1:] == ("args",)

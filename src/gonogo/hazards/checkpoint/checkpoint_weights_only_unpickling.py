@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -54,7 +54,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         )
         evidence = evidence or first_match(log, "types accepted by default with weights_only")
         evidence = evidence or find_truncated_error(log, ("torch/serialization", "UnpicklingError(_get_wo_message"))
-        if evidence is None or outside_training(log):
+        if evidence is None or is_outside_training(log):
             return
         message = matched_text(log, evidence)
         everything = collapse_whitespace(

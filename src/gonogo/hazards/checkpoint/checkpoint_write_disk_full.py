@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.trained_size import billions_of_trained_parameters
@@ -40,7 +40,7 @@ class CheckpointWriteDiskFull(Hazard):
         """A disk too small for one checkpoint of a full fine-tune with DeepSpeed."""
         free = environment.disk_free.number
         arguments = run.arguments
-        if free is None or run.launch is None or not run.deepspeed_on or arguments.get("save_strategy").get() == "no":
+        if free is None or run.launch is None or not run.uses_deepspeed or arguments.get("save_strategy").get() == "no":
             return
         billions = billions_of_trained_parameters(run)
         if billions is None:
@@ -66,7 +66,7 @@ class CheckpointWriteDiskFull(Hazard):
         evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         quota = log.find(_QUOTA) is not None
         yield self.log_finding(

@@ -40,7 +40,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         """An error about an output folder that has the name of a weights file, and doesn't exist or is a file."""
         by_script = log.passes("zero_to_fp32", "convert_zero_checkpoint") or log.find(_SCRIPT_NAME_PATTERN) is not None
         by_script = by_script or log.setup.mentions(_SCRIPT_NAME_PATTERN.text)
-        release = log.setup.release("deepspeed")
+        release = log.setup.release_numbers("deepspeed")
         older = release is not None and (*release, 99, 99)[:3] < (0, 15, 3)
         if older:
             return

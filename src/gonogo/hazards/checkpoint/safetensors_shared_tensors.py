@@ -1,13 +1,13 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, first_argument, is_trainer
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
@@ -40,7 +40,7 @@ class SafetensorsSharedTensors(Hazard):
             tied = next((node for node in _weight_tying_statements(script)), None)
             made = creating_calls(script, model)
             hub = any(one.method == "from_pretrained" for one in made)
-            by_config = hub and run.model is not None and run.model.value("tie_word_embeddings") is True
+            by_config = hub and run.model is not None and run.model.first_value("tie_word_embeddings") is True
             own = tied is not None and any(_constructs_tied_class(script, one, tied) for one in made)
             if not by_config and not own:
                 continue
@@ -110,7 +110,7 @@ class SafetensorsSharedTensors(Hazard):
         if evidence is None and not log.errors:
             evidence = find_truncated_error(log, *_REFUSING_FRAMES, max_frames=1)
             certainty = Certainty.LIKELY
-        if evidence is None or outside_training(log):
+        if evidence is None or is_outside_training(log):
             return
         cures = [self.texts["old_format_cure"], self.texts["save_model_cure"]]
         if len(names) > 8:
@@ -118,7 +118,9 @@ class SafetensorsSharedTensors(Hazard):
         yield self.log_finding(
             evidence,
             translated("{names} share memory, and safetensors does not write the same memory under two names.").format(
-                names=Text(few(names, 4), f"{few(names, 4)} ") if names else translated("Some tensors")
+                names=Text(first_few_names(names, 4), f"{first_few_names(names, 4)} ")
+                if names
+                else translated("Some tensors")
             ),
             certainty=certainty,
             cure=tuple(cures),

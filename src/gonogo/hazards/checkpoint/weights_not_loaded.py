@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import innermost, places
+from gonogo.evidence.rehearsal.failures import frame_spans, innermost_frame
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import (
     abbreviated_names,
@@ -27,7 +27,7 @@ class WeightsNotLoaded(Hazard):
                 self._format_cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
                 cure=self.cures,
-                spans=places((innermost(drawn.frames, "user"), None)),
+                spans=frame_spans((innermost_frame(drawn.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(ranks)),
             )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from gonogo.evidence.dumps.collective_mismatch import CollectiveMismatch
 from gonogo.evidence.dumps.flight_recorder import RecordedCall
-from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
+from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Span, Text, translated
@@ -67,7 +67,7 @@ def describe_location(frames: Sequence[Frame]) -> Text:
     frame = innermost_user_frame(frames)
     if frame is None:
         return Text("", "")
-    known = whereabouts(frames)
+    known = activity_in_stack(frames)
     return translated(" at {place} in {function}{doing}").format(
         place=f"{os.path.basename(frame.path)}:{frame.line}",
         function=frame.function,

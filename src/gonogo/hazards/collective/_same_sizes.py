@@ -16,11 +16,11 @@ _ALL_GRADIENTS = translated(
 
 def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Set the dtype of ``torch.tensor(…)``, which otherwise depends on each rank's own values."""
-    types = {call.dtype for _, call in divergence.calls if call.dtype}
+    types = {call.dtype for _, call in divergence.sides_in_calls if call.dtype}
     floating = next((name for name in sorted(types) if "float" in name), None)
     if len(types) < 2 or floating is None:
         return
-    for _, call in divergence.calls[:1]:
+    for _, call in divergence.sides_in_calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
         if script is None or frame is None:
@@ -37,9 +37,9 @@ def same_dtype_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 def all_gradient_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Add all parameters times zero to the loss, under ZeRO-1 and ZeRO-2, where each rank has whole parameters."""
-    if divergence.zero_stage == 3 or not any("reduce" in call.operator for _, call in divergence.calls):
+    if divergence.zero_stage == 3 or not any("reduce" in call.operator for _, call in divergence.sides_in_calls):
         return
-    for _, call in divergence.calls[:1]:
+    for _, call in divergence.sides_in_calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
         if script is None or frame is None:

@@ -2,7 +2,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, says, words
+from gonogo.evidence.script.identifiers import contains_words, is_tensor_gather, last_name, split_identifier
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, translated
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -82,7 +82,9 @@ def _is_agreement_between_ranks(node: ast.AST) -> bool:
     name = last_name(node.func)
     if name[:1].isupper():  # a class: ReduceLROnPlateau
         return False
-    return says(name, *_SYNCHRONIZING_WORDS) or not {"sync", "synchronize", "synchronise"}.isdisjoint(words(name)[:-1])
+    return contains_words(name, *_SYNCHRONIZING_WORDS) or not {"sync", "synchronize", "synchronise"}.isdisjoint(
+        split_identifier(name)[:-1]
+    )
 
 
 def _loss_name(call: Call) -> str | None:

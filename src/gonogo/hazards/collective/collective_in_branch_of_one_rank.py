@@ -44,16 +44,16 @@ class CollectiveInBranchOfOneRank(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        if divergence.rank_exit is not None:
+        if divergence.rank_loop_exit is not None:
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(),
                 cure=self.texts["decide_together_cure"],
                 reason=self.texts["collective_explanation"],
             )
-        if divergence.rank_test is None:
+        if divergence.rank_condition is None:
             return
-        side, _ = divergence.rank_test
+        side, _ = divergence.rank_condition
         if side.call is None or not side.call.parameters:
             yield self.divergence_finding(
                 divergence,
@@ -67,7 +67,7 @@ class CollectiveInBranchOfOneRank(Hazard):
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from fix_rank_conditional_call(divergence, run)
-        if divergence is not None and divergence.rank_exit is not None:
+        if divergence is not None and divergence.rank_loop_exit is not None:
             yield from fix_divergent_loop(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -77,7 +77,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             *((call, guard, None) for call, guard in _sync_dist_calls(script)),
         ]
         for call, guard, other in found:
-            sure = run.distributed and call.method in _BARRIER_METHODS
+            sure = run.is_distributed and call.method in _BARRIER_METHODS
             yield self.finding(
                 self.texts["cause"].format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
@@ -103,7 +103,7 @@ def _collectives_in_branches(script: Script, run: Run) -> list[tuple[Call, ast.e
         {call.node for call in script.calls(*patterns)} for patterns in (_GATHER_CALLS, _STATE_DICT_CALLS)
     )
     for call in script.calls(*_COLLECTIVES):
-        if call.passed("group") is not None or call.passed("process_group") is not None:
+        if call.passed_keyword("group") is not None or call.passed_keyword("process_group") is not None:
             continue
         if call.node in of_state:
             if not _is_full_state_dict(script, call):
@@ -130,7 +130,7 @@ def _collective_name(call: Call) -> str:
 
 def _is_full_state_dict(script: Script, call: Call) -> bool:
     """Whether a call asks for a state dict that is gathered from all ranks."""
-    options = call.passed("options")
+    options = call.passed_keyword("options")
     bound = script.bound_to(options.value) if options is not None else None
     return isinstance(bound, ast.Call) and any(
         one.arg == "full_state_dict" and isinstance(one.value, ast.Constant) and one.value.value is True

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
@@ -37,7 +37,7 @@ class FailureElsewhere(Hazard):
         if any(error.role is Role.ROOT and not is_timeout_message(error.message) for error in log.errors):
             return
         stall = find_stall(log)
-        first = first_failure(log)
+        first = torchrun_first_failure(log)
         waited = stall.time_outs[0].found if stall and stall.time_outs else None
         left = next((error for error in log.errors if error.role is Role.CASCADE), None)
         evidence = (
@@ -48,7 +48,7 @@ class FailureElsewhere(Hazard):
         )
         if evidence is None:
             return
-        code = next((code for _, code in exits(log)), None)
+        code = next((code for _, code in process_exits(log)), None)
         if first and first.exit_code is not None:
             code = first.exit_code
         yield self.log_finding(

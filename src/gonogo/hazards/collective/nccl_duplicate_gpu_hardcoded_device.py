@@ -1,10 +1,10 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.number import whole_number_in
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.number import parse_whole_number
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, find_duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, run_mentions
 from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
@@ -65,7 +65,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
 
 
 def _judge_certainty(log: FailureLog, duplicate_devices: DuplicateGpu) -> Certainty:
-    if duplicate_devices.too_many_ranks or outside_training(log):
+    if duplicate_devices.too_many_ranks or is_outside_training(log):
         return Certainty.POSSIBLE
     if log.setup.mentions(HARDCODED_DEVICE_PATTERN):
         return Certainty.CERTAIN
@@ -142,7 +142,7 @@ def _constant_gpu_index(script: Script, node: ast.expr | None) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = value.removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
-    return whole_number_in(text)
+    return parse_whole_number(text)
 
 
 def _moves_to_current_gpu(script: Script) -> list[ast.Call]:
@@ -174,7 +174,7 @@ def _never_selects_device(script: Script, run: Run) -> bool:
 def _is_cuda_device_literal(node: ast.AST) -> bool:
     """Whether a node is ``"cuda:0"`` or ``torch.device("cuda:0")``, not the index alone."""
     if isinstance(node, ast.Call):
-        return dotted(node.func) == "torch.device"
+        return dotted_name(node.func) == "torch.device"
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:")
 
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.progress import step_line
+from gonogo.evidence.log.progress import first_step_line
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_in_log_or_setup, find_stall
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
@@ -50,12 +50,12 @@ class NcclP2pHang(Hazard):
         talks = find_in_log_or_setup(log, _PEER_TO_PEER) if complete is not None else False
         if stall is None or not (gpus or talks) or _has_trained(log, stall):
             return
-        sure = gpus and (step_line(log) is None or stall.early)
+        sure = gpus and (first_step_line(log) is None or stall.is_early)
         yield self.log_finding(
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
             confirm=translated("The same command runs with NCCL_P2P_DISABLE=1"),
         )
@@ -64,4 +64,4 @@ class NcclP2pHang(Hazard):
 def _has_trained(log: FailureLog, stall: Stall) -> bool:
     """Whether more than the first collectives had completed: a step is shown, or their sequence number is high."""
     passed = stall.first_sequence or 0
-    return passed > 10 * FEW or (step_line(log) is not None and passed > FEW)
+    return passed > 10 * FEW or (first_step_line(log) is not None and passed > FEW)

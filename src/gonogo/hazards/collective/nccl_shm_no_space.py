@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, find_small_shared_memory
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
@@ -44,7 +44,7 @@ class NcclShmNoSpace(Hazard):
             around = (*log.lines_before(found.line, 3), found.line)
             other = any(_OTHER_REASON.search(line.text) for line in around)
             certainty = Certainty.POSSIBLE if other else Certainty.LIKELY
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import is_data_preparation, last_activity
@@ -88,17 +88,17 @@ def _find_timeout_evidence(
     if not stall.time_outs and stall.by_store is None:
         return None, None, Certainty.POSSIBLE
     if bar is not None and not _COMPLETE_BAR_PATTERN.search(bar.text):
-        return stall.evidence, bar, stall.at_most(Certainty.CERTAIN)
-    if stall.early and (bar is not None or log.passes(*_PREPARATION_FRAMES)):
-        return stall.evidence, bar, stall.at_most(Certainty.LIKELY)
-    if stall.early and stall.time_outs and stall.time_outs[0].numel in (None, 1):
+        return stall.evidence, bar, stall.cap_certainty(Certainty.CERTAIN)
+    if stall.is_early and (bar is not None or log.passes(*_PREPARATION_FRAMES)):
+        return stall.evidence, bar, stall.cap_certainty(Certainty.LIKELY)
+    if stall.is_early and stall.time_outs and stall.time_outs[0].numel in (None, 1):
         return stall.evidence, None, Certainty.POSSIBLE
     return None, None, Certainty.POSSIBLE
 
 
 def _find_cut_while_preparing(log: FailureLog) -> tuple[LineMatch | None, None, Certainty]:
     """A truncated traceback after a progress bar of data preparation that ran as long as a default timeout."""
-    if not log.cut or log.errors or outside_training(log):
+    if not log.truncated_errors or log.errors or is_outside_training(log):
         return None, None, Certainty.POSSIBLE
     bars = [found for found in log.find_all(_TIMEOUT_AGE_BAR_PATTERN) if is_data_preparation(found)]
     return bars[-1] if bars else None, None, Certainty.LIKELY

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import slurm_number
@@ -94,7 +94,7 @@ class NcclWrongNetworkInterface(Hazard):
 
 
 def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineMatch, ...]]:
-    serving = outside_training(log)
+    serving = is_outside_training(log)
     if none := log.find(_NO_INTERFACE):
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()
     stall = find_stall(log)

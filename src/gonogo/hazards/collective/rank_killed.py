@@ -1,9 +1,15 @@
 import signal
 
-from gonogo.evidence.guarded.ends import RankDeath, rank_file_span, roots, signal_name, unlike
+from gonogo.evidence.guarded.ends import (
+    RankDeath,
+    rank_file_span,
+    ranks_have_different_models,
+    root_deaths,
+    signal_name,
+)
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.words import PHASES, size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, Text, translated
 
@@ -49,11 +55,11 @@ _EXIT_STATUS_CURE = (translated("Look for sys.exit() or os._exit() in the progra
 class RankKilled(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """The first rank that ended by a signal, a bare exit status, or without a trace."""
-        for death in roots(run)[:1]:
+        for death in root_deaths(run)[:1]:
             rank = run.rank(death.rank)
             if death.how == "exception" or rank is None:
                 return
-            if death.signal == signal.SIGABRT and unlike(run):
+            if death.signal == signal.SIGABRT and ranks_have_different_models(run):
                 return  # gloo and NCCL abort if sizes differ: the difference is the cause
             number = death.signal
             known = signal.Signals(number) if number in {one.value for one in signal.Signals} else None
@@ -82,7 +88,7 @@ class RankKilled(Hazard):
 def _last_known_place(rank: GuardedRank) -> tuple[Span, ...]:
     """The last position of the main thread, from the stack dump written at the signal."""
     frames = rank.dump.threads[0].frames if rank.dump is not None and rank.dump.threads else ()
-    return places((innermost_user_frame(frames), translated("the rank was here")))
+    return frame_spans((innermost_user_frame(frames), translated("the rank was here")))
 
 
 def _describe_end(death: RankDeath) -> Text:

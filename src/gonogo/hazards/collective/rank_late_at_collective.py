@@ -1,14 +1,14 @@
 import os
 
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
-from gonogo.evidence.guarded.divergence import divergence
-from gonogo.evidence.guarded.ends import interrupted
+from gonogo.evidence.guarded.divergence import find_divergence
+from gonogo.evidence.guarded.ends import was_interrupted
 from gonogo.evidence.guarded.standstill import Hang, find_hang
-from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of
-from gonogo.evidence.log.stacks import Stack, parse_py_spy_stacks
+from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of_line
+from gonogo.evidence.log.stacks import MainThreadStack, parse_py_spy_stacks
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.text import join_texts
@@ -34,7 +34,7 @@ class RankLateAtCollective(Hazard):
         yield from self._dump_findings(log)
         yield from self._fewer_collectives_findings(log)
         stall = find_stall(log)
-        if stall is None or not stall.time_outs or stall.another_failure or stall.diverged:
+        if stall is None or not stall.time_outs or stall.another_failure or stall.has_diverged:
             return
         before = log.lines_before(stall.line, 3)
         busy = next((line for line in reversed(before) if _BUSY_PATTERN.search(line.text)), None)
@@ -69,8 +69,8 @@ class RankLateAtCollective(Hazard):
                 rank=capitalize_text(ranks_text(late[:1])), at=recorded.describe_location(stack.frames)
             )
             cause = join_texts((cause, place), "", "")
-            spans = (span_of(stack.at), *spans)
-        known = whereabouts(stack.frames) if stack is not None else None
+            spans = (span_of_line(stack.at), *spans)
+        known = activity_in_stack(stack.frames) if stack is not None else None
         sure = held is None or held.recorded
         yield self.finding(
             cause,
@@ -98,14 +98,14 @@ class RankLateAtCollective(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that have not reached the collective in which the others wait, and where they are instead."""
         still = find_hang(run)
-        if still is None or still.call is None or not still.late or divergence(run) is not None:
+        if still is None or still.call is None or not still.late or find_divergence(run) is not None:
             return
         first = min(still.late)
         if all(run.rank(rank) is None for rank in still.late):
             return  # they have never come: rank-never-joined
         seen = still.seen.get(first)
         frames = seen.frames if seen is not None else ()
-        known = whereabouts(frames)
+        known = activity_in_stack(frames)
         frozen = first in still.silent
         ended = run.exit_status not in (None, 0)
         lasting = ended or still.seconds >= _MIN_LASTING_SECONDS
@@ -121,7 +121,7 @@ class RankLateAtCollective(Hazard):
                 ),
                 operator=still.call.operator,
             ),
-            certainty=Certainty.CERTAIN if ended and not interrupted(run) else Certainty.LIKELY,
+            certainty=Certainty.CERTAIN if ended and not was_interrupted(run) else Certainty.LIKELY,
             severity=Severity.ERROR if lasting else Severity.WARNING,
             cure=(
                 *((self.texts["inspect_process_cure"],) if frozen else ()),
@@ -137,7 +137,7 @@ class RankLateAtCollective(Hazard):
         )
 
 
-def _ranks_outside_collectives(stacks: dict[int, Stack]) -> list[int]:
+def _ranks_outside_collectives(stacks: dict[int, MainThreadStack]) -> list[int]:
     """The ranks whose stacks are not in a collective."""
     return [rank for rank, stack in stacks.items() if not stack.is_in_collective]
 
@@ -165,7 +165,7 @@ def _describe_location(hang: Hang, frames: tuple[Frame, ...], is_frozen: bool) -
     at = innermost_user_frame(frames)
     if at is None:
         return Text("", "")
-    known = whereabouts(frames)
+    known = activity_in_stack(frames)
     return translated(" It is at {place} in {function}{doing}.").format(
         place=f"{os.path.basename(at.path)}:{at.line}",
         function=at.function,
@@ -190,7 +190,7 @@ def _late_and_waiting_spans(hang: Hang, own_call_frame: Frame | None) -> tuple[S
     wait = translated("{ranks} wait{s} here").format(
         ranks=ranks_text(hang.waiting), s="s" if len(hang.waiting) == 1 else ""
     )
-    return places(
+    return frame_spans(
         (own_call_frame, held), (innermost_user_frame(hang.call.frames) if hang.call is not None else None, wait)
     )
 

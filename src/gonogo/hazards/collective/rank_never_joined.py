@@ -1,4 +1,4 @@
-from gonogo.evidence.guarded.ends import have_all_ranks_joined, roots, unseen
+from gonogo.evidence.guarded.ends import have_all_ranks_joined, ranks_without_records, root_deaths
 from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import innermost_user_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
@@ -39,10 +39,10 @@ class RankNeverJoined(Hazard):
         """Ranks without any record, and those that the others missed before the first step."""
         still = find_hang(run)
         stuck = still is not None or run.exit_status not in (None, 0)
-        never = [] if have_all_ranks_joined(run) else unseen(run)
+        never = [] if have_all_ranks_joined(run) else ranks_without_records(run)
         missing = {rank for one in run.ranks if one.compared is not None for rank in one.compared.missing}
         late = [rank for rank in sorted(missing) if not _has_joined(run, rank)]
-        if roots(run) or not (stuck and (never or late)):
+        if root_deaths(run) or not (stuck and (never or late)):
             return
         ranks = tuple(sorted({*never, *late}))
         waiting = run.ranks[0].compared

@@ -25,10 +25,10 @@ class RanksPartAtCollective(Hazard):
         telling = divergence.most_informative_side()
         cure = (
             (self.texts["zero_3_cure"], self.texts["same_branch_cure"])
-            if divergence.gathers and divergence.zero_stage == 3
+            if divergence.gathers_weights and divergence.zero_stage == 3
             else (self.texts["same_branch_cure"],)
         )
-        if not divergence.own_guards(telling):
+        if not divergence.conditions_of_side_alone(telling):
             cure = (*cure, self.texts["same_order_cure"])
         yield self.divergence_finding(divergence, telling, cure=cure)
 

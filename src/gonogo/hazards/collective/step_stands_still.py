@@ -1,10 +1,10 @@
 import os
 
-from gonogo.evidence.guarded.divergence import divergence
-from gonogo.evidence.guarded.ends import unseen
+from gonogo.evidence.guarded.divergence import find_divergence
+from gonogo.evidence.guarded.ends import ranks_without_records
 from gonogo.evidence.guarded.standstill import find_hang
-from gonogo.evidence.guarded.whereabouts import innermost_user_frame, whereabouts
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
 
@@ -23,12 +23,18 @@ class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A hang in which no rank waits for another."""
         still = find_hang(run)
-        if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:
+        if (
+            still is None
+            or still.late
+            or still.silent
+            or ranks_without_records(run)
+            or find_divergence(run) is not None
+        ):
             return
         ranks = tuple(sorted(still.stalls))
         frames = still.seen[ranks[0]].frames if ranks[0] in still.seen else ()
         at = innermost_user_frame(still.call.frames) if still.call is not None else innermost_user_frame(frames)
-        known = whereabouts(frames)
+        known = activity_in_stack(frames)
         where = Text("{place} in {function}", "{place}（函数 {function}）").format(
             place=f"{os.path.basename(at.path)}:{at.line}" if at is not None else "?",
             function=at.function if at is not None else "?",
@@ -51,7 +57,7 @@ class StepStandsStill(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING if run.exit_status in (None, 0) else Severity.ERROR,
             cure=_TRANSPORT_CURES if still.call is not None else (known.cure if known and known.cure else look,),
-            spans=places((at, translated("the ranks are stuck here"))),
+            spans=frame_spans((at, translated("the ranks are stuck here"))),
             ranks=ranks,
             confirm=translated("py-spy dump of every rank shows the same lines minutes later"),
         )

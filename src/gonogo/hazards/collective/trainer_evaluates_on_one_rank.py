@@ -10,9 +10,9 @@ class TrainerEvaluatesOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Diverging ranks, one of which runs an evaluation."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None or divergence.rank_condition is None:
             return
-        side, _ = divergence.rank_test
+        side, _ = divergence.rank_condition
         frames = side.call.frames if side.call is not None else ()
         if _EVALUATES & set(side.functions) and any("transformers" in frame.path for frame in frames):
             yield self.divergence_finding(divergence, side, cure=self.cures, reason=self.texts["divergence_reason"])
@@ -30,7 +30,7 @@ class TrainerEvaluatesOnOneRank(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(call=script.place(call.node.func).text, test=script.place(guard).text),
-                certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.is_distributed else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
             )

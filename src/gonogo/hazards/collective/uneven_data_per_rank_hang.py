@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import nearly_finished_line
 from gonogo.evidence.log.stall import STALL_WORDS, find_in_log_or_setup, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
-from gonogo.evidence.script.identifiers import last_name, says
+from gonogo.evidence.script.identifiers import contains_words, last_name
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_loop
 from gonogo.hazards.facts.rank_tests import contains_rank_name
 from gonogo.hazards.facts.training_script import DDP, run_mentions
@@ -50,7 +50,7 @@ class UnevenDataPerRankHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        if divergence.rank_test is None and divergence.rank_exit is None and _has_uneven_batches(divergence):
+        if divergence.rank_condition is None and divergence.rank_loop_exit is None and _has_uneven_batches(divergence):
             yield self.divergence_finding(
                 divergence, divergence.most_informative_side(), cure=self.cures, reason=self.texts["divergence_reason"]
             )
@@ -107,8 +107,8 @@ class UnevenDataPerRankHang(Hazard):
         if stall is None:
             return
         iterable = find_in_log_or_setup(log, _ITERABLE_DATASET_PATTERN)
-        near_end = None if iterable or (stall.diverged and not stall.is_in_gather) else nearly_finished_line(log)
-        if not iterable and near_end is None and (not stall.diverged or stall.is_in_gather):
+        near_end = None if iterable or (stall.has_diverged and not stall.is_in_gather) else nearly_finished_line(log)
+        if not iterable and near_end is None and (not stall.has_diverged or stall.is_in_gather):
             return
         yield self.log_finding(
             stall.evidence,
@@ -118,7 +118,7 @@ class UnevenDataPerRankHang(Hazard):
                 else translated("near the end of the progress bar, or in different collectives")
             ),
             cure=self.cures,
-            certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=translated("Print each rank's number of batches in an epoch: they differ"),
         )
@@ -140,4 +140,6 @@ def _is_endless(node: ast.AST) -> bool:
     """Whether data is endless: ``while True``, ``itertools.cycle(…)``, ``rows.repeat()``, ``self.repeat``."""
     if isinstance(node, ast.While):
         return isinstance(node.test, ast.Constant) and bool(node.test.value)
-    return isinstance(node, (ast.Name, ast.Attribute)) and says(last_name(node), "repeat", "cycle", "infinite")
+    return isinstance(node, (ast.Name, ast.Attribute)) and contains_words(
+        last_name(node), "repeat", "cycle", "infinite"
+    )

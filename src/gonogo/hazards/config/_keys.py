@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.config.deepspeed_keys import KeyInfo, is_comment_key, known, releases
+from gonogo.evidence.config.deepspeed_keys import KeyInfo, find_key_info, is_comment_key, sampled_releases
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 
@@ -20,7 +20,7 @@ _COMMON_RELEASES = ("0.7.7", "0.8.3", "0.9.5", "0.10.3")
 @cache
 def _adjacent_release(release: str, step: int) -> str | None:
     """The sampled release before (``step`` -1) or after (1) ``release``."""
-    everything = releases()
+    everything = sampled_releases()
     index = everything.index(release) + step if release in everything else -1
     return everything[index] if 0 <= index < len(everything) else None
 
@@ -78,7 +78,7 @@ def keys_with_infos(
     infos: dict[tuple[str, ...], KeyInfo | None] = {(): None}
     found = []
     for keys, field in config.entries():
-        infos[keys] = known(keys)
+        infos[keys] = find_key_info(keys)
         found.append((keys, field, infos[keys], infos.get(keys[:-1])))
     return tuple(found)
 

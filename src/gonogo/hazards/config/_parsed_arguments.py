@@ -34,7 +34,7 @@ def parsed_argument_classes(run: Run) -> ParsedArgumentClasses | None:
     made = [call for script in run.scripts for call in script.calls("transformers.HfArgumentParser")]
     if not any(_is_fully_visible(call.script, run) for call in made):
         return None  # checked first: finding out which calls the launch reaches takes far longer
-    calls = [call for call in made if run.reached.holds(call.script.source.path, call.place.line)]
+    calls = [call for call in made if run.reachable_code.is_reachable(call.script.source.path, call.place.line)]
     if len(calls) != 1 or not calls[0].node.args or not _is_fully_visible(calls[0].script, run):
         return None
     call = calls[0]

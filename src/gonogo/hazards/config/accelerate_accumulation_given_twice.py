@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script,
 class AccelerateAccumulationGivenTwice(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """gradient_accumulation_steps of the Accelerator that contradicts the DeepSpeed JSON or accelerate's YAML."""
-        if run.launch is None or uses_trainer(run) or not run.deepspeed_on:
+        if run.launch is None or uses_trainer(run) or not run.uses_deepspeed:
             return
         used = _configured_accumulation_steps(run)
         if used is None or not used.known or not isinstance(used.value, int):
@@ -35,6 +35,6 @@ class AccelerateAccumulationGivenTwice(Hazard):
 def _configured_accumulation_steps(run: Run) -> Field | None:
     if run.config is not None and run.config.source is not None:
         return run.config.raw("gradient_accumulation_steps")
-    if run.accelerate is not None and run.accelerate.deepspeed_on:
+    if run.accelerate is not None and run.accelerate.enables_deepspeed:
         return run.accelerate.get("deepspeed_config", "gradient_accumulation_steps")
     return None

@@ -20,7 +20,7 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """One finding for all keys of accelerate's YAML that it refuses beside a DeepSpeed JSON."""
         yaml = run.accelerate
-        if yaml is None or not yaml.deepspeed_on:
+        if yaml is None or not yaml.enables_deepspeed:
             return
         json_file = _deepspeed_json_field(run, yaml)
         if json_file is None:

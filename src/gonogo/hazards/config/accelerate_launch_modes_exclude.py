@@ -34,7 +34,7 @@ class AccelerateLaunchModesExclude(Hazard):
             return
         yaml = run.accelerate
         if "multi_gpu" not in modes and (
-            yaml.deepspeed_on is not False if yaml is not None else _has_config_file(launch)
+            yaml.enables_deepspeed is not False if yaml is not None else _has_config_file(launch)
         ):
             return
         given = [name for name in _ZERO_OPTIONS if name in options]

@@ -6,7 +6,7 @@ class AccelerateZero3InitOff(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """zero3_init_flag: false in accelerate's YAML, with stage 3 and an accelerate version that respects it."""
         yaml = run.accelerate
-        if yaml is None or not yaml.deepspeed_on:
+        if yaml is None or not yaml.enables_deepspeed:
             return
         flag = yaml.get("deepspeed_config", "zero3_init_flag")
         if flag.truth is not False or run.zero_stage != 3:

@@ -68,7 +68,7 @@ def _find_loss_division(script: Script, call: Call) -> ast.AST | None:
     loop = script.enclosing_loop(call.node)
     if not isinstance(argument, ast.Name) or loop is None:
         return None
-    divided = script.once(_first_divisions).get((loop, argument.id))
+    divided = script.cached_result(_first_divisions).get((loop, argument.id))
     return divided if divided is not None and divided.lineno <= call.node.lineno else None
 
 

@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
-from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten_exception_message
 from gonogo.hazards.facts.training_framework import (
     fix_with_edits,
     integer_setting,
@@ -73,7 +73,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 cure.insert(0, self.texts["one_process_seen_cure"].format(seen=seen, world=record.world_size))
             yield self.finding(
                 translated("The launch starts {world} process(es). DeepSpeed: {message}").format(
-                    world=record.world_size, message=shorten(message)
+                    world=record.world_size, message=shorten_exception_message(message)
                 ),
                 cure=tuple(cure),
                 spans=failure_places(failed.failure),
@@ -105,7 +105,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         message = matched_text(log, evidence)
         numbers = _BATCH_EQUATION_PATTERN.search(message)
         if numbers is None and "has to be greater" in message:
-            cause = self.texts["division_gives_0_cause"].format(message=shorten(message))
+            cause = self.texts["division_gives_0_cause"].format(message=shorten_exception_message(message))
         else:
             cause = self.texts["inconsistent_sizes_cause"].format(numbers=f" ({numbers.group(0)})" if numbers else "")
         cure = [self.texts["cure"]]

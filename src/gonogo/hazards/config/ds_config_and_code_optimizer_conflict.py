@@ -79,7 +79,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
 
     def _trainer_call_findings(self, call: Call, run: Run) -> Findings:
         node = call.keyword_node("optimizers")
-        if node is None or not run.deepspeed_on:
+        if node is None or not run.uses_deepspeed:
             return
         if not isinstance(node, ast.Tuple) or all(isinstance(one, ast.Constant) for one in node.elts):
             return

@@ -1,6 +1,6 @@
 from collections.abc import Mapping
 
-from gonogo.evidence.config.deepspeed_keys import known, nearest
+from gonogo.evidence.config.deepspeed_keys import find_key_info, nearest_known_key
 from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import config_key_span, dotted_key
 from gonogo.hazards.facts.training_framework import fix_with_edits
@@ -24,11 +24,11 @@ class DsConfigKeyAtWrongLevel(Hazard):
         for keys, field in unknown_keys(config):
             if (keys[0] == "bf16" and len(keys) == 2) or keys == ("optimizer", "params"):
                 continue
-            near = nearest(keys)
+            near = nearest_known_key(keys)
             if near is None or near.rpartition(".")[2] != keys[-1]:
                 continue
             right = tuple(near.split("."))
-            closed = rejects_unknown_keys(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(find_key_info(keys[:-1]), run) if len(keys) > 1 else False
             if field.value == "auto" and closed:
                 closed = False
             yield self._build_finding(config, keys, right, closed)

@@ -1,4 +1,4 @@
-from gonogo.evidence.config.deepspeed_keys import known, nearest
+from gonogo.evidence.config.deepspeed_keys import find_key_info, nearest_known_key
 from gonogo.hazards.config._keys import rejects_unknown_keys, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
 from gonogo.hazards.facts.training_framework import fix_with_edits
@@ -9,12 +9,12 @@ class DsConfigUnknownKey(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Each unknown key, unless it belongs to another level."""
         for keys, field in unknown_keys(config):
-            near = nearest(keys)
+            near = nearest_known_key(keys)
             if near is not None and near.rpartition(".")[2] == keys[-1]:
                 continue  # the right name at the wrong level
-            if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and known(("fp16", *keys[1:])) is not None:
+            if keys[0] == "bf16" and (*("fp16",), *keys[1:]) and find_key_info(("fp16", *keys[1:])) is not None:
                 continue  # fp16's settings in bf16
-            closed = rejects_unknown_keys(known(keys[:-1]), run) if len(keys) > 1 else False
+            closed = rejects_unknown_keys(find_key_info(keys[:-1]), run) if len(keys) > 1 else False
             if keys[0] == "compile" and closed and not deepspeed_version_matches(run, ">=0.16.9"):
                 closed = None  # releases between did not read the section
             if field.value == "auto" and closed:

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.deepspeed_dicts import resolve_dict
-from gonogo.evidence.script.identifiers import last_name, uses_name, words
+from gonogo.evidence.script.identifiers import last_name, split_identifier, uses_name
 from gonogo.hazards.facts.training_framework import trainer_calls
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, translated
@@ -69,7 +69,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     def _evaluation_only_findings(self, script: Script, run: Run, stage: int) -> Findings:
         """``trainer.evaluate()`` or ``predict`` in a program that never calls ``train``."""
         calls = tuple(script.calls("*.evaluate", "*.predict"))
-        if not calls or run.says(b".train(") or next(trainer_calls(run), None) is None:
+        if not calls or run.any_script_contains(b".train(") or next(trainer_calls(run), None) is None:
             return
         for call in calls:
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
@@ -104,13 +104,13 @@ def _sets_its_stage(script: Script, name: str) -> bool:
 
 
 def _is_evaluation_model(model: ast.expr) -> bool:
-    own = words(last_name(model))
-    return any(own[: len(first)] == first for first in map(words, _EVALUATION_MODEL_NAMES))
+    own = split_identifier(last_name(model))
+    return any(own[: len(first)] == first for first in map(split_identifier, _EVALUATION_MODEL_NAMES))
 
 
 def _calls_without_optimizer(script: Script) -> Iterator[tuple[Call, ast.expr]]:
     for call in script.calls("deepspeed.initialize"):
-        if call.has_star or call.node.args or not call.has("model") or call.has("config_class"):
+        if call.has_unknown_kwargs or call.node.args or not call.has("model") or call.has("config_class"):
             continue
         given = {"optimizer", "model_parameters"} & set(call.keywords)
         own = call.keyword_node("config") or call.keyword_node("config_params")

@@ -20,4 +20,4 @@ def _find_setting_needing_norm(config: DeepSpeedConfig) -> str:
         return "zero_optimization.stage"
     if config.get("gradient_clipping").number:
         return "gradient_clipping"
-    return "zero_optimization.offload_optimizer" if config.offload("optimizer").get("none") != "none" else ""
+    return "zero_optimization.offload_optimizer" if config.offload_target("optimizer").get("none") != "none" else ""

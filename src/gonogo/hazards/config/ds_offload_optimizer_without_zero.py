@@ -8,7 +8,7 @@ class DsOffloadOptimizerWithoutZero(Hazard):
         """An offload device at stage 0."""
         if config.zero_stage != 0:
             return
-        device = config.offload("optimizer")
+        device = config.offload_target("optimizer")
         if not device.known or device.value == "none":
             return
         key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"

@@ -5,5 +5,5 @@ from gonogo.hazards.facts.training_framework import format_json
 class DsOffloadParamBelowStage3(ConfigHazard):
     def placeholder_values(self, setting: SettingInConfig) -> Words | None:
         """``device``: where the parameters are to be offloaded; None if nowhere."""
-        device = setting.config.offload("param")
+        device = setting.config.offload_target("param")
         return {"device": format_json(device.value)} if device.known and device.value != "none" else None

@@ -44,7 +44,7 @@ class DsOptimizerOverridesOptim(Hazard):
                 fixes=self._removal_fixes(config),
             )
             return
-        offload = config.offload("optimizer")
+        offload = config.offload_target("optimizer")
         forced = config.raw("zero_force_ds_cpu_optimizer")
         if offload.get() not in ("cpu", "nvme") or forced.truth is False or "lion" in wanted or wanted == "adagrad":
             return

@@ -10,7 +10,7 @@ class DsZenflowSettingsRefused(Hazard):
         section = config.raw(ZERO, "zenflow")
         if not section.known or not isinstance(section.value, Mapping) or not config.zero_stage:
             return
-        device = config.offload("optimizer")
+        device = config.offload_target("optimizer")
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
             yield self._build_finding(
                 translated("ZenFlow is on, but the optimizer is not offloaded."),

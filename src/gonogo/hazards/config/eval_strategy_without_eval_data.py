@@ -13,7 +13,7 @@ class EvalStrategyWithoutEvalData(Hazard):
         call, strategy = calls[0], strategies[0]
         data = call.keyword("eval_dataset")
         given = call.keyword_node("eval_dataset") is not None and not (data.known and data.value is None)
-        if given or call.has_star or len(call.node.args) > 4 or _overrides_evaluation(call, script):
+        if given or call.has_unknown_kwargs or len(call.node.args) > 4 or _overrides_evaluation(call, script):
             return
         if b".eval_dataset" in script.source.data:
             return

@@ -20,7 +20,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """save_only_model with load_best_model_at_end, or with a resume from a checkpoint of the run itself."""
         only = run.arguments.get("save_only_model")
-        if only.truth is not True or not run.deepspeed_on or not uses_trainer(run):
+        if only.truth is not True or not run.uses_deepspeed or not uses_trainer(run):
             return
         best = run.arguments.get("load_best_model_at_end")
         resume = run.arguments.get("resume_from_checkpoint")

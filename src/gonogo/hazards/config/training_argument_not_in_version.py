@@ -1,4 +1,4 @@
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.config._argument_names import (
     ARGUMENT_REPLACEMENTS,
@@ -41,7 +41,9 @@ _LEAVE_OUT = translated("Leave it out")
 def _is_passed_by_library(error: LoggedError) -> bool:
     """Whether the argument was passed on by a library built on transformers."""
     last = error.innermost
-    return last is not None and is_library(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
+    return (
+        last is not None and is_library_path(last.path) and not any(part in last.path for part in _HUGGING_FACE_PATHS)
+    )
 
 
 _HUGGING_FACE_PATHS = ("/transformers/", "/huggingface_hub/", "\\transformers\\", "\\huggingface_hub\\")

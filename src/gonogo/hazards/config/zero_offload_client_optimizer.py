@@ -41,7 +41,7 @@ class ZeroOffloadClientOptimizer(Hazard):
         if versions.within("transformers", "<4.30") is not True or versions.within("deepspeed", ">=0.9") is not True:
             return
         transformers = versions.field("transformers")
-        offload = config.offload("optimizer")
+        offload = config.offload_target("optimizer")
         yield self.finding(
             self.texts["cause_in_config"].format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
@@ -67,7 +67,7 @@ class ZeroOffloadClientOptimizer(Hazard):
                 continue
             if optimizer_or_scheduler_kind(script, node) != "optimizer":
                 continue
-            offload = config.offload("optimizer")
+            offload = config.offload_target("optimizer")
             yield self.finding(
                 self.texts["cause_in_script"].format(device=offload.value, kind=kinds[0]),
                 cure=(self.texts["cure_in_script"], self.texts["slower_cure"]),
@@ -126,4 +126,4 @@ def _disable_force_edit(config: DeepSpeedConfig) -> Edit:
 def _requires_deepspeed_cpu_optimizer(config: DeepSpeedConfig) -> bool:
     """Whether the optimizer is offloaded and DeepSpeed accepts only its own CPU optimizer."""
     forced = config.raw("zero_force_ds_cpu_optimizer")
-    return config.offload("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)
+    return config.offload_target("optimizer").get() in ("cpu", "nvme") and (forced.absent or forced.truth is True)

@@ -44,7 +44,7 @@ class DataLoaderShuffleWithSampler(Hazard):
 def _is_sampler_given(script: Script, call: Call, name: str, optional: set[str]) -> bool:
     """Whether a sampler is certainly given: a call, or a name to which only calls are assigned."""
     node = call.keyword_node(name)
-    passed = call.passed(name)
+    passed = call.passed_keyword(name)
     if node is None or passed is None or not passed.certain:
         return False
     if isinstance(node, ast.Call):

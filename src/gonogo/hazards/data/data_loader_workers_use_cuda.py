@@ -2,7 +2,7 @@ import ast
 import re
 
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.training_script import creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import (
     Certainty,
@@ -59,7 +59,7 @@ def _find_move_to_gpu(script: Script, method: ast.AST) -> ast.Call | None:
     for node in ast.walk(method):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr == "cuda" and dotted(node.func) != "torch.cuda":
+        if node.func.attr == "cuda" and dotted_name(node.func) != "torch.cuda":
             return node
         values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "device")]
         moves = node.func.attr == "to" or any(keyword.arg == "device" for keyword in node.keywords)

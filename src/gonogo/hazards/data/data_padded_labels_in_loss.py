@@ -1,4 +1,4 @@
-from gonogo.evidence.script.identifiers import last_name, says, uses_name
+from gonogo.evidence.script.identifiers import contains_words, last_name, uses_name
 from gonogo.hazards.facts.training_script import first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
@@ -14,7 +14,7 @@ class DataPaddedLabelsInLoss(Hazard):
             labels, value = first_argument(call, "sequences"), call.keyword_node("padding_value")
             if labels is None or value is None or not uses_name(labels, "label", "labels"):
                 continue
-            if not says(last_name(value), "pad_token_id", "pad_id", "pad_token_type_id"):
+            if not contains_words(last_name(value), "pad_token_id", "pad_id", "pad_token_type_id"):
                 continue
             edit = script.replacing(value, "-100")
             yield self.finding(

@@ -25,9 +25,13 @@ class DataSameOnEveryRank(Hazard):
         if wrap is None or script.guarded_by(wrap.node):
             return
         for loader in script.calls("torch.utils.data.DataLoader"):
-            if loader.keyword("shuffle").truth is not True or loader.has_star or script.guarded_by(loader.node):
+            if (
+                loader.keyword("shuffle").truth is not True
+                or loader.has_unknown_kwargs
+                or script.guarded_by(loader.node)
+            ):
                 continue
-            if any(loader.passed(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
+            if any(loader.passed_keyword(name) is not None for name in ("sampler", "batch_sampler", "worker_init_fn")):
                 continue
             data = first_argument(loader, "dataset")
             if data is None or mentions_rank(script, data) or _depends_on_rank(script, data):

@@ -17,7 +17,7 @@ class DataSamplerEpochNeverSet(Hazard):
             if not isinstance(node, ast.Name):
                 continue
             made = [one for one in creating_calls(script, node) if one.method == "DistributedSampler"]
-            if not made or made[0].keyword("shuffle").truth is False or made[0].has_star:
+            if not made or made[0].keyword("shuffle").truth is False or made[0].has_unknown_kwargs:
                 continue
             epochs = _find_epoch_loop(script, loader)
             if epochs is None:

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -39,7 +39,7 @@ class DatasetCollationFormat(Hazard):
         unused = run.arguments.get("remove_unused_columns")
         if b".map(" not in script.source.data or unused.truth is not False:
             return
-        maps = [call for call in script.calls("*.map") if call.node.args or call.passed("function") is not None]
+        maps = [call for call in script.calls("*.map") if call.node.args or call.passed_keyword("function") is not None]
         collators = list(script.calls(*_COLLATORS))
         if not collators or not maps or run_mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
@@ -59,7 +59,7 @@ class DatasetCollationFormat(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The tokenizer's error, or the collator's error about samples that can't be stacked."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence = first_match(log, "Unable to create tensor, you should", "activate truncation and/or padding with")
         cause = next(

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import run_mentions, trained_pretrained_calls
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
@@ -77,7 +77,7 @@ class VocabIndexOutOfRange(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The embedding's assertion, an index error in an embedding, or an unspecific device-side assertion."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         seen = _find_evidence(log)
         if seen is None:

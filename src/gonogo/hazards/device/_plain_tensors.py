@@ -98,7 +98,7 @@ def plain_tensor_finding(hazard: Hazard, tensor: PlainTensorAttribute) -> Findin
 def plain_tensors_on_cpu(script: Script, run: Run) -> Iterator[PlainTensorAttribute]:
     """Plain tensor attributes that a module's own methods compute with, if the run uses an accelerator."""
     if creates_tensors_on_cpu(script, run):
-        yield from script.once(_plain_tensors_in_script)
+        yield from script.cached_result(_plain_tensors_in_script)
 
 
 def _plain_tensors_in_script(script: Script) -> tuple[PlainTensorAttribute, ...]:

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import parameter_devices, without_cpu_devices
@@ -54,7 +54,7 @@ class DdpModuleOnCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DDP's error that lists the CPU, or NCCL's error in DDP's constructor."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         for error in log.errors:
             certainty = _judge_certainty(error)

@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import REPLICA_ERROR_PATTERN, has_several_proce
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, innermost, library_frame, places
+from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, frame_spans, innermost_frame, library_frame
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.hazards.facts.device_map import (
     AUTO_DEVICE_MAPS,
@@ -48,7 +48,7 @@ class DeviceMapAutoDistributed(Hazard):
     def _script_finding(self, script: Script, run: Run, trainer: Call, load: Call, device_map_value: str) -> Finding:
         assert run.launch is not None
         size = run.launch.processes_per_node.number or run.world_size
-        quantized = any(load.passed(name) is not None for name in _QUANTIZATION_KEYWORDS)
+        quantized = any(load.passed_keyword(name) is not None for name in _QUANTIZATION_KEYWORDS)
         if quantized:
             edits = local_rank_device_map_edits(script, load)
             title = translated("Give each process its own GPU")
@@ -142,7 +142,7 @@ class DeviceMapAutoDistributed(Hazard):
         self, record: RehearsalRecord, rank: RankRecord, ranks: tuple[int, ...], failure: Failure | None
     ) -> Finding:
         devices = device_map_accelerators(rank.device_map)
-        placed: Frame | None = innermost(rank.device_map_frames, "user")
+        placed: Frame | None = innermost_frame(rank.device_map_frames, "user")
         return self.finding(
             self.texts["rehearsal_cause"].format(
                 world=record.world_size,
@@ -156,7 +156,7 @@ class DeviceMapAutoDistributed(Hazard):
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,
             cure=self.cures,
-            spans=places(
+            spans=frame_spans(
                 (placed, translated("spread over the GPUs here")),
                 (failure.innermost("user") if failure else None, translated("fails here")),
                 (library_frame(failure) if failure else None, None),

@@ -3,13 +3,13 @@ import ast
 from gonogo.evidence.log.context import (
     REPLICA_ERROR_PATTERN,
     has_several_processes,
+    is_outside_training,
     is_single_process_multi_gpu,
-    outside_training,
 )
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, library_frame, places
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, innermost_frame, library_frame
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import AUTO_DEVICE_MAPS, abbreviate_devices, device_map_accelerators
 from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
@@ -20,7 +20,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 class DeviceMapAutoTrainerMismatch(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A custom loss of labels and the logits of a model split over GPUs, in one process."""
-        if b"compute_loss" not in script.source.data or run.distributed or has_several_processes_per_node(run):
+        if b"compute_loss" not in script.source.data or run.is_distributed or has_several_processes_per_node(run):
             return
         spread = [
             load
@@ -63,8 +63,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     there=mismatch.devices[1],
                 ),
                 cure=self.cures,
-                spans=places(
-                    (innermost(failed.first.device_map_frames, "user"), translated("split here")),
+                spans=frame_spans(
+                    (innermost_frame(failed.first.device_map_frames, "user"), translated("split here")),
                     (failed.failure.innermost("user"), translated("fails here")),
                     (library_frame(failed.failure), None),
                 ),
@@ -74,7 +74,7 @@ class DeviceMapAutoTrainerMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch between accelerators in training, if nothing shows several processes or DataParallel."""
-        if not log.errors and not outside_training(log) and (cut := _find_cut_in_dispatched_model(log)):
+        if not log.errors and not is_outside_training(log) and (cut := _find_cut_in_dispatched_model(log)):
             yield self.log_finding(
                 cut,
                 self.texts["cut_log_cause"],

@@ -4,11 +4,11 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import MixedDevices, device_mismatch
 from gonogo.evidence.rehearsal.failures import (
     FailedRanks,
-    describe,
+    describe_operands,
     failed_ranks,
     failure_places,
     last_frame_outside_torch,
-    shorten,
+    shorten_exception_message,
 )
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.device._batch_to_engine import move_batch_to_engine
@@ -82,10 +82,11 @@ class DeviceMismatch(Hazard):
                 translated("In {module}: {what}.{culprit}").format(
                     module=failure.module or (caller.function if caller else "?"),
                     what=translated("{operator} got {operands}").format(
-                        operator=failure.operator or translated("an operator"), operands=describe(failure.operands)
+                        operator=failure.operator or translated("an operator"),
+                        operands=describe_operands(failure.operands),
                     )
                     if failure.operands
-                    else shorten(failure.message),
+                    else shorten_exception_message(failure.message),
                     culprit=_describe_misplaced(odd),
                 ),
                 cure=_choose_cures(failed, odd, caller),
@@ -157,11 +158,11 @@ def _choose_cures(failed_group: FailedRanks, odd_operand: Operand | None, caller
         ]
     elif odd_operand is not None and odd_operand.kind == "input":
         cures = [move_input]
-    elif odd_operand is not None and odd_operand.kind == "unknown" and not failed_group.under_zero_init:
+    elif odd_operand is not None and odd_operand.kind == "unknown" and not failed_group.is_under_zero_init:
         # Token IDs, labels and masks come from the batch; floating-point tensors are more likely created on the way.
         whole = odd_operand.dtype.removeprefix("torch.").startswith(("int", "uint", "bool"))
         cures = [move_input, make_there] if whole else [make_there, move_input]
-    if failed_group.under_zero_init:
+    if failed_group.is_under_zero_init:
         cures.append(
             translated(
                 "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.script.script import ClassInfo
@@ -118,7 +118,7 @@ def _judge_certainty(mismatch: LoggedDeviceMismatch) -> Certainty | None:
         return None
     if mismatch.likely_tensor is MisplacedTensor.INPUT:
         caller = mismatch.caller
-        if mismatch.cpu_operand == "ids" or caller is None or not is_library(caller.path):
+        if mismatch.cpu_operand == "ids" or caller is None or not is_library_path(caller.path):
             return Certainty.LIKELY
         return Certainty.LIKELY if mismatch.cpu_operand else Certainty.POSSIBLE
     # A bare line, or a line that uses an attribute of the user's own, does not decide.
@@ -142,7 +142,7 @@ def _input_name(mismatch: LoggedDeviceMismatch) -> str | None:
 def _tensors_created_in_forward(script: Script, run: Run) -> Iterator[_CreatedTensor]:
     """The tensors that forwards create without a device, each once."""
     if b"def forward" in script.source.data and creates_tensors_on_cpu(script, run):
-        yield from script.once(_tensors_created_in_script)
+        yield from script.cached_result(_tensors_created_in_script)
 
 
 def _tensors_created_in_script(script: Script) -> tuple[_CreatedTensor, ...]:

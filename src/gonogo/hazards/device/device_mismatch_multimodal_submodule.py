@@ -1,9 +1,9 @@
 import re
 
-from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch, operands_on
-from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_places, last_frame_outside_torch
+from gonogo.evidence.rehearsal.failures import describe_operands, failed_ranks, failure_places, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import (
@@ -45,11 +45,11 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             submodule = _submodule_name(failure)
             if submodule is None:
                 continue
-            operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
+            operands = describe_operands(o for device in mismatch.devices for o in operands_on(failure, device))
             yield self.finding(
                 translated("While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.").format(
                     doing=translated("the model is built inside deepspeed.zero.Init")
-                    if failed.under_zero_init
+                    if failed.is_under_zero_init
                     else translated("the model runs, in {phase}").format(phase=PHASES[failure.phase]),
                     submodule=_shorten_class_chain(submodule),
                     function=caller.function,
@@ -65,9 +65,9 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An Omni model that is built with its speech output under ZeRO-3."""
-        if run.zero_stage != 3 or run.model is None or run.model.perceives("speech") is not True:
+        if run.zero_stage != 3 or run.model is None or run.model.supports_modality("speech") is not True:
             return
-        if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.value("enable_audio_output") is False:
+        if not launch.variable("ENABLE_AUDIO_OUTPUT").absent or run.model.first_value("enable_audio_output") is False:
             return
         certainty, where = _find_full_omni_model(run)
         if certainty is None:
@@ -87,7 +87,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU inside a multimodal part, or of an Omni model under ZeRO-3 if no frame says more."""
         omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
-        zero3 = under_zero3(log)
+        zero3 = is_under_zero3(log)
         for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, omni, zero3)
             if certainty is None:

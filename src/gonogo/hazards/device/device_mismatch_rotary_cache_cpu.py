@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
@@ -25,7 +25,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
             cut := find_truncated_error(log, ("", "apply_rot"), ("", "cos[position_ids]"), max_frames=1)
         ):
             both = translated("The log ends in the rotary embedding")
-            yield self._build_finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
+            yield self._build_finding(cut, both, Certainty.LIKELY if is_under_zero3(log) else Certainty.POSSIBLE, None)
 
     def _build_finding(
         self, evidence: LoggedError | LineMatch, where: Text, certainty: Certainty, module: str | None
@@ -44,6 +44,6 @@ def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certain
     if mismatch.likely_tensor is MisplacedTensor.ROTARY:
         sure = bool(mismatch.frames) and "cpu" in mismatch.devices
         return Certainty.CERTAIN if sure else Certainty.LIKELY
-    if mismatch.has_only_devices and mismatch.involves_cpu and under_zero3(log):
+    if mismatch.has_only_devices and mismatch.involves_cpu and is_under_zero3(log):
         return Certainty.POSSIBLE
     return None

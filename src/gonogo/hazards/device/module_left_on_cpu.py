@@ -1,7 +1,7 @@
 from gonogo.evidence.guarded.ends import rank_file_span
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.mismatch_in_log import MisplacedTensor, device_mismatches_in_training
 from gonogo.hazards.facts.parameter_names import group_by_module
@@ -18,7 +18,7 @@ class ModuleLeftOnCpu(Hazard):
         modules = group_by_module(place.name for place in first.left_on_cpu)
         yield self.finding(
             self.texts["cause_in_rehearsal"].format(
-                count=len(first.left_on_cpu), device=first.device, modules=few(modules)
+                count=len(first.left_on_cpu), device=first.device, modules=first_few_names(modules)
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -46,7 +46,9 @@ class ModuleLeftOnCpu(Hazard):
             modules = group_by_module(names)
             yield self.finding(
                 self.texts["cause_in_guarded_run"].format(
-                    count=sum(place.count for place in left), device=left[0].expected or "?", modules=few(modules)
+                    count=sum(place.count for place in left),
+                    device=left[0].expected or "?",
+                    modules=first_few_names(modules),
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,

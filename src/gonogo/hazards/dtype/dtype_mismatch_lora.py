@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
@@ -19,7 +19,7 @@ class DtypeMismatchLora(Hazard):
             # python train.py with several visible GPUs uses DataParallel, which fails with the same message.
             plain_lora = met.uses_lora and met.has_frames and not met.is_quantized and log.setup.launcher != "python"
             evaluated = met.is_in_trainer_evaluation or (met.is_in_evaluation and met.uses_lora)
-            likely = not met.is_in_quantized_linear and (evaluated or plain_lora) and not outside_training(log)
+            likely = not met.is_in_quantized_linear and (evaluated or plain_lora) and not is_outside_training(log)
             yield self.log_finding(
                 met.evidence,
                 self.texts["cause"].format(where=translated(" during evaluation") if met.is_in_evaluation else ""),

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
@@ -15,7 +15,7 @@ class DtypeMismatchLoraQuantized(Hazard):
             certainty = Certainty.POSSIBLE
             if (
                 met.is_quantized
-                and not outside_training(log)
+                and not is_outside_training(log)
                 and (met.is_in_quantized_linear or not met.is_in_evaluation)
             ):
                 certainty = Certainty.LIKELY

@@ -15,13 +15,13 @@ _CASTING_MARKERS = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requi
 class DtypeUnscaleFp16Gradients(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model loaded in fp16 and fully fine-tuned with fp16 mixed precision, without DeepSpeed's fp32 weights."""
-        if b"float16" not in script.source.data or run.deepspeed_on:
+        if b"float16" not in script.source.data or run.uses_deepspeed:
             return
         fp16 = run.arguments.get("fp16")
         if fp16.truth is not True or run_mentions(run, script, *_CASTING_MARKERS):
             return
         for trainer, load in trained_pretrained_calls(script):
-            keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
+            keyword = "dtype" if load.passed_keyword("dtype") is not None else "torch_dtype"
             node = load.keyword_node(keyword)
             if node is None or not is_trainer(trainer) or not _is_fp16_dtype(script, node):
                 continue
@@ -29,7 +29,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
             place = load.keyword_place(keyword)
             yield self.finding(
                 self.texts["cause_in_script"].format(keyword=keyword, given=script.place(node).text),
-                certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.uses_deepspeed is False else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
@@ -33,7 +33,7 @@ _PRECISION_LOWERING_MARKERS = (
 class FlashAttnFp32Input(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A model with FlashAttention that is loaded in fp32 and trained without autocast or DeepSpeed."""
-        if b"flash_attention_2" not in script.source.data or run.deepspeed_on:
+        if b"flash_attention_2" not in script.source.data or run.uses_deepspeed:
             return
         precision = [run.arguments.get(name) for name in ("bf16", "fp16")]
         if any(field.unknown or field.truth for field in precision) or run_mentions(
@@ -41,7 +41,7 @@ class FlashAttnFp32Input(Hazard):
         ):
             return
         for trainer, load in trained_pretrained_calls(script):
-            if load.keyword("attn_implementation").value != "flash_attention_2" or load.has_star:
+            if load.keyword("attn_implementation").value != "flash_attention_2" or load.has_unknown_kwargs:
                 continue
             if not is_trainer(trainer) or not trainer.name.startswith("transformers."):
                 continue
@@ -51,9 +51,9 @@ class FlashAttnFp32Input(Hazard):
                 continue
             if not explicit and run.environment.within("transformers", "<5") is not True:
                 continue  # transformers 5 loads in the checkpoint's own dtype
-            keyword = "dtype" if load.passed("dtype") is not None else "torch_dtype"
+            keyword = "dtype" if load.passed_keyword("dtype") is not None else "torch_dtype"
             edit = script.setting_keyword(load, keyword, "torch.bfloat16")
-            sure = run.deepspeed_on is False and run.arguments.complete and uses_stock_training_arguments(run)
+            sure = run.uses_deepspeed is False and run.arguments.complete and uses_stock_training_arguments(run)
             place = load.keyword_place("attn_implementation")
             yield self.finding(
                 self.texts["cause_in_script"].format(
@@ -116,4 +116,4 @@ def _find_cut_in_kernel_call(log: FailureLog) -> LoggedError | None:
 
 def _is_inference_server(log: FailureLog) -> bool:
     """True for an inference server; a script that only generates is treated like training."""
-    return outside_training(log) and not log.passes("generation/utils.py", "in generate")
+    return is_outside_training(log) and not log.passes("generation/utils.py", "in generate")

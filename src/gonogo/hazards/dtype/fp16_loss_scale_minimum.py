@@ -28,7 +28,7 @@ class Fp16LossScaleMinimum(Hazard):
         fp16 = run.arguments.get("fp16")
         if fp16.truth is not True and run.config is not None:
             fp16 = run.config.get("fp16", "enabled")
-        own = str(run.model.value("torch_dtype", "dtype") or "").rpartition(".")[2]
+        own = str(run.model.first_value("torch_dtype", "dtype") or "").rpartition(".")[2]
         family = run.model.model_type or ""
         overflows = family.startswith(_OVERFLOWING_FAMILIES)
         if (

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
@@ -14,7 +14,7 @@ class HalfWeightsOutsideAutocast(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mix of half precision and float32, if nothing in the log mentions adapters, quantization or DeepSpeed."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         for met in half_float_mismatches(log):
             if met.is_in_replica or met.uses_lora or met.is_quantized or log.says(_ADAPTER_PATTERN):

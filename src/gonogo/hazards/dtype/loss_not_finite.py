@@ -1,9 +1,9 @@
 from gonogo.evidence.guarded.ends import deepspeed_config, rank_file_span
 from gonogo.evidence.guarded.guarded_run import GuardedRank
-from gonogo.evidence.guarded.records import NonFinite
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.guarded.records import NonFiniteRecord
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import setting
+from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text, translated
 
 _NONFINITE_TENSOR_LABELS = {
@@ -21,7 +21,7 @@ _HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|
 class LossNotFinite(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Errors that NaNs cause: sampling, anomaly detection; less certain: a loss that is printed as nan."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
         evidence = (
@@ -61,7 +61,7 @@ class LossNotFinite(Hazard):
             ranks=tuple(sorted({one.rank for one, _ in warned})),
         )
 
-    def _build_finding(self, run: GuardedRun, rank: GuardedRank, first_nonfinite: NonFinite) -> Finding:
+    def _build_finding(self, run: GuardedRun, rank: GuardedRank, first_nonfinite: NonFiniteRecord) -> Finding:
         where = first_nonfinite.module or first_nonfinite.parameter
         count = first_nonfinite.nan + first_nonfinite.infinite
         return self.finding(
@@ -106,4 +106,4 @@ class LossNotFinite(Hazard):
 
 
 def _uses_fp16(run: GuardedRun) -> bool:
-    return bool(setting(deepspeed_config(run), "fp16", "enabled"))
+    return bool(nested_value(deepspeed_config(run), "fp16", "enabled"))

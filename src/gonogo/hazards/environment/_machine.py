@@ -38,7 +38,7 @@ def compiled_deepspeed_ops(run: Run) -> tuple[DeepSpeedOp, ...]:
     if config is None:
         return ()
     found = []
-    offload = config.offload("optimizer")
+    offload = config.offload_target("optimizer")
     own = config.get("optimizer", "type")
     torch_adam = config.get("optimizer", "params", "torch_adam").truth
     if offload.get() in ("cpu", "nvme"):
@@ -47,8 +47,8 @@ def compiled_deepspeed_ops(run: Run) -> tuple[DeepSpeedOp, ...]:
     elif (own.string or "").lower() in ("adam", "adamw") and not torch_adam:
         found.append(DeepSpeedOp("fused_adam", _op_span(own, "fused_adam")))
     for what in ("optimizer", "param"):
-        if config.offload(what).get() == "nvme":
-            found.append(DeepSpeedOp("async_io", _op_span(config.offload(what), "async_io")))
+        if config.offload_target(what).get() == "nvme":
+            found.append(DeepSpeedOp("async_io", _op_span(config.offload_target(what), "async_io")))
             break
     return tuple(found)
 

@@ -101,7 +101,7 @@ def truncated_tracebacks(log: FailureLog) -> Iterator[tuple[LoggedError, str]]:
     """
     if any(error.role is Role.ROOT for error in log.errors):
         return
-    for error in log.cut:
+    for error in log.truncated_errors:
         frames = [frame for frame in error.frames if "importlib" not in frame.path and "<frozen" not in frame.path]
         if frames:
             yield error, frames[-1].code

@@ -1,6 +1,6 @@
 from math import prod
 
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
@@ -15,7 +15,7 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             match = _INVALID_SHAPE_PATTERN.search(error.flat_message)
             if match is None:
                 continue
-            shape = sizes_in(match.group("shape"))
+            shape = parse_shape_sizes(match.group("shape"))
             size = int(str(match.group("size")))
             if len(shape) != 4 or not size or prod(shape) % size or prod(shape) // size not in (2, 4, 6, 7, 8, 16):
                 continue

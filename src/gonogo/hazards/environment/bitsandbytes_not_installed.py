@@ -1,4 +1,4 @@
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
 from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
@@ -13,7 +13,7 @@ class BitsandbytesNotInstalled(PackageNotInstalled):
         yield from super().in_log(log)
         for error in log.errors_of("NameError"):
             last = error.innermost
-            if _UNDEFINED_BNB_PATTERN.search(error.message) and (last is None or is_library(last.path)):
+            if _UNDEFINED_BNB_PATTERN.search(error.message) and (last is None or is_library_path(last.path)):
                 yield self.log_finding(
                     error,
                     self.texts["cause"],

@@ -10,7 +10,7 @@ class DeepspeedNotInstalled(PackageNotInstalled):
             return None
         if run.launch.launcher == "deepspeed":
             return "deepspeed", Field.of("deepspeed", run.launch.place)
-        return ("deepspeed", run.config_field) if run.deepspeed_on and run.config_field.known else None
+        return ("deepspeed", run.config_field) if run.uses_deepspeed and run.config_field.known else None
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error of accelerate or Python, in the Python that trains."""

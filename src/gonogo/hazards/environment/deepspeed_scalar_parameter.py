@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _SCALAR_VIEW_PATTERN = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
@@ -73,5 +73,5 @@ def _is_number_literal(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_number_literal(node.left) and _is_number_literal(node.right)
     if isinstance(node, ast.Call):
-        return dotted(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
+        return dotted_name(node.func) in ("math.log", "np.log", "numpy.log", "float", "math.sqrt", "math.exp")
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)

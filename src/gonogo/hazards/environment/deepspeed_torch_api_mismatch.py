@@ -1,6 +1,6 @@
 from itertools import islice
 
-from gonogo.evidence.environment.compatibility import known_bad
+from gonogo.evidence.environment.compatibility import known_bugs_of_release
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._surroundings import find_line_or_error, is_outside_training, truncated_tracebacks
 from gonogo.hazards.facts.installed import known_bad_version_findings
@@ -15,7 +15,7 @@ _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedA
 class DeepspeedTorchApiMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A DeepSpeed with a torch (or numpy) that has removed what it imports."""
-        rows = (row for row in known_bad("deepspeed") if row.when == "import")
+        rows = (row for row in known_bugs_of_release("deepspeed") if row.when == "import")
         yield from islice(known_bad_version_findings(self, rows, environment, run), 1)
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 from gonogo.hazards.version_rule import IncompatibleVersions
 
@@ -49,7 +49,7 @@ class Numpy2WithOlderTorch(IncompatibleVersions):
         if not environment.within("torch", "<2.3") or not _converts_to_or_from_numpy(run):
             return
         yield self.finding(
-            self.texts["brought_by_another_cause"].format(torch=torch.version, names=few(others)),
+            self.texts["brought_by_another_cause"].format(torch=torch.version, names=first_few_names(others)),
             certainty=Certainty.LIKELY,
             cure=translated("Add numpy<2 to the requirements"),
             spans=(torch.place.span(),),

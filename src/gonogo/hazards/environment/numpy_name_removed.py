@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.rehearsal.failures import places
+from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.hazards.facts.chosen_by_value import is_selected_by_string
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text, translated
@@ -87,7 +87,7 @@ class NumpyNameRemoved(Hazard):
             yield self.finding(
                 _format_cause(_package_or_path(caller.path), name, _imported_numpy_version(rank)),
                 cure=_choose_cures(name),
-                spans=places((failure.innermost("user"), None), (caller, None)),
+                spans=frame_spans((failure.innermost("user"), None), (caller, None)),
                 ranks=(rank.rank,),
             )
 

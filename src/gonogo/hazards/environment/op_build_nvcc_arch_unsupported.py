@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import architecture
+from gonogo.evidence.environment.compatibility import gpu_architecture
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import compute_capability_of, environment_variable, first_compiled_op
@@ -42,7 +42,7 @@ class OpBuildNvccArchUnsupported(Hazard):
             return  # newer ones compile it without CUDA
         for gpu in environment.gpus:
             capability = compute_capability_of(gpu)
-            known = architecture(capability) if capability is not None else None
+            known = gpu_architecture(capability) if capability is not None else None
             first_toolkit = parse_version(known.first) if known is not None else None
             if known is None or first_toolkit is None or toolkit >= first_toolkit:
                 continue

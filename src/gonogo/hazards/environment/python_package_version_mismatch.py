@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import known_bad, requirements_of_release
+from gonogo.evidence.environment.compatibility import known_bugs_of_release, requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import (
     CALL_MISMATCH_FORMS,
@@ -6,8 +6,8 @@ from gonogo.evidence.failure.api_mismatch import (
     api_mismatch_of_error,
     trainer_config_class,
 )
-from gonogo.evidence.failure.message import parsed_message
-from gonogo.evidence.library import is_library
+from gonogo.evidence.failure.message import parse_message
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.hazards.environment._model_names import MODEL_CLASS
@@ -149,7 +149,7 @@ class PythonPackageVersionMismatch(Hazard):
                     yield package_pair_finding(self, environment, (asking, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
-            rows = [row for when in shows for row in known_bad(package) if row.when == when]
+            rows = [row for when in shows for row in known_bugs_of_release(package) if row.when == when]
             yield from known_bad_version_findings(self, rows, environment, run)
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -201,7 +201,7 @@ class PythonPackageVersionMismatch(Hazard):
     def _explain_packages(self, log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
         """Cause and cures that name exactly the two packages; None if the log does not show which they are."""
         versions = log.setup.version_texts
-        for package in parsed_message(error.type, error.message).packages:
+        for package in parse_message(error.type, error.message).packages:
             if package.required:
                 there = package.version or versions.get(package.name, "")
                 by = _REQUIRED_BY_PATTERN.search(error.flat_message)
@@ -314,7 +314,7 @@ class PythonPackageVersionMismatch(Hazard):
 def _meets_requirement(version: str, specifier: str) -> bool:
     """Whether an installed version meets a stated requirement."""
     there, allowed = parse_version(version), parse_specifier(specifier) if specifier else None
-    return there is not None and allowed is not None and allowed.has(there) is True
+    return there is not None and allowed is not None and allowed.contains(there) is True
 
 
 def _describe_use(misfit: ApiMismatch, name: str) -> Text:
@@ -366,7 +366,7 @@ def _judge_certainty(error: LoggedError) -> Certainty | None:
     if last is not None and last.path.startswith("<") and error.type in ("ImportError", "ModuleNotFoundError"):
         # A line typed to try the import: for which release it was written is unknown. Of no package is no release.
         return None if _NO_MODULE_PATTERN.search(message) else Certainty.POSSIBLE
-    by_library = last is not None and is_library(last.path) and "transformers_modules" not in last.path
+    by_library = last is not None and is_library_path(last.path) and "transformers_modules" not in last.path
     if error.type == "TypeError" and _KNOWN_MISMATCH_PATTERN.search(message):
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
         if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):

@@ -1,6 +1,6 @@
 from gonogo.evidence.guarded.ends import MISMATCH_FACTS, rank_file_span
 from gonogo.evidence.guarded.records import Difference
-from gonogo.evidence.rehearsal.failures import few, shorten
+from gonogo.evidence.rehearsal.failures import first_few_names, shorten_exception_message
 from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
 
@@ -101,7 +101,7 @@ def _differing_ranks(difference: Difference) -> tuple[int, ...]:
 
 def _format_values(difference: Difference) -> Text:
     values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[1]))
-    each = [(ranks_text(ranks), shorten(value, 80) or "-") for value, ranks in values[:6]]
+    each = [(ranks_text(ranks), shorten_exception_message(value, 80) or "-") for value, ranks in values[:6]]
     return Text(
         "; ".join(f"{value} on {ranks.en}" for ranks, value in each),
         "；".join(f"{ranks.zh} 为 {value}" for ranks, value in each),
@@ -113,7 +113,9 @@ def _describe_details(difference: Difference) -> Text:
         return Text("", "")
     differing = []
     for setting, values in list(difference.details.items())[:4]:
-        sides = ", ".join(f"{shorten(value, 40)} ({ranks_text(ranks).zh})" for value, ranks in values.items())
+        sides = ", ".join(
+            f"{shorten_exception_message(value, 40)} ({ranks_text(ranks).zh})" for value, ranks in values.items()
+        )
         differing.append(f"{setting} = {sides}")
-    listed = few(differing, 4)
+    listed = first_few_names(differing, 4)
     return Text(f" They differ in: {listed}.", f"不同之处：{listed}。")

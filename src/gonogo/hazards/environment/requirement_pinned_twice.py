@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
@@ -19,7 +19,7 @@ class RequirementPinnedTwice(Hazard):
         pinned: dict[str, list[tuple[str, Place]]] = {}
         for match in _PINNED_PATTERN.finditer(source.data.decode("latin-1")):
             place = source.place(match.start(1), match.end(2))
-            pinned.setdefault(canonical(match[1]), []).append((match[2], place))
+            pinned.setdefault(canonical_package_name(match[1]), []).append((match[2], place))
         for name, found in pinned.items():
             versions = list(dict.fromkeys(version for version, _ in found))
             if len(versions) < 2:

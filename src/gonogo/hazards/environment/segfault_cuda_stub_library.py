@@ -1,4 +1,4 @@
-from gonogo.evidence.log.exit_summary import exits
+from gonogo.evidence.log.exit_summary import process_exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.hazards.rule import (
     Certainty,
@@ -85,7 +85,7 @@ class SegfaultCudaStubLibrary(Hazard):
 
 def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
     stub = log.find(_STUB_LIBRARY_PATTERN)
-    crashed = log.find(_SEGFAULT) or next((found for found, code in exits(log) if code == -11), None)
+    crashed = log.find(_SEGFAULT) or next((found for found, code in process_exits(log) if code == -11), None)
     if stub is not None:
         return stub, Certainty.CERTAIN if crashed else Certainty.LIKELY
     if crashed is None:

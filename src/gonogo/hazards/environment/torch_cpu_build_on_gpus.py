@@ -1,5 +1,5 @@
 from gonogo.evidence.environment.compatibility import pypi_torch_cuda
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import are_declared_in_files, describe_package, package_version_span
 from gonogo.hazards.facts.on_npu import NPU_PATTERN
@@ -43,7 +43,7 @@ class TorchCpuBuildOnGpus(Hazard):
             yield self.log_finding(
                 error,
                 self.texts["cause"],
-                certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
+                certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty,
                 cure=self.cures,
                 confirm=self.texts["confirm"],
             )

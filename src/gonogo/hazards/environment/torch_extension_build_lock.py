@@ -28,7 +28,7 @@ class TorchExtensionBuildLock(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A stack that waits in file_baton.py, or a log that ends with the extension's folder."""
         folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
-        waiting = (error for error in (*log.errors, *log.cut) if error.passes("file_baton.py"))
+        waiting = (error for error in (*log.errors, *log.truncated_errors) if error.passes("file_baton.py"))
         if shown := log.find(self.patterns["lock_wait"]) or next(waiting, None):
             yield self.log_finding(
                 shown, self.texts["cause"], cure=self.cures, extra_evidence=(folder,) if folder else ()

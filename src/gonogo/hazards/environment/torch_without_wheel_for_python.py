@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import first_torch_for, torch_release
+from gonogo.evidence.environment.compatibility import first_torch_supporting_python, torch_release
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import are_declared_in_files, package_version_span, version_fixes
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
@@ -19,7 +19,7 @@ class TorchWithoutWheelForPython(Hazard):
         wanted = python.release[:2]
         if first.release[:2] <= wanted <= last.release[:2]:
             return
-        newer = first_torch_for(wanted, version) if wanted > last.release[:2] else None
+        newer = first_torch_supporting_python(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
             self.texts["cause"].format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
             certainty=Certainty.LIKELY,

@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import first_release_with_model
+from gonogo.evidence.environment.compatibility import releases_with_model_type
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
 from gonogo.hazards.environment._surroundings import (
@@ -34,7 +34,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         kind = run.model.model_type if run.model is not None else None
         if run.model is None or kind is None or (run.model.config or {}).get("auto_map"):
             return
-        known = first_release_with_model(kind)
+        known = releases_with_model_type(kind)
         if known is None:
             return
         if not known.oldest and environment.within("transformers", f"<{known.first}"):

@@ -1,4 +1,4 @@
-from gonogo.evidence.environment.compatibility import first_release_with_model, newest_known_transformers
+from gonogo.evidence.environment.compatibility import newest_known_transformers, releases_with_model_type
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
@@ -108,7 +108,7 @@ def _is_remote_code_loaded(run: Run, kind: str | None) -> bool:
         for call in script.calls("*.from_pretrained"):
             if call.keyword("trust_remote_code").truth:
                 return True
-    known = first_release_with_model(kind) if kind is not None else None
+    known = releases_with_model_type(kind) if kind is not None else None
     return known is None and bool(newest_known_transformers()) and run.framework in ("ms-swift", "llamafactory")
 
 

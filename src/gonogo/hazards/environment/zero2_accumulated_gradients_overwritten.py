@@ -9,7 +9,7 @@ class Zero2AccumulatedGradientsOverwritten(IncompatibleVersions):
         config = run.config
         if config is None or config.zero_stage != 2:
             return None
-        if config.offload("optimizer").get("none") not in (None, "none"):
+        if config.offload_target("optimizer").get("none") not in (None, "none"):
             return None
         given = config.get("gradient_accumulation_steps")
         steps = given.number

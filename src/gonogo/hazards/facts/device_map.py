@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.patterns import lazy_compile
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def device_map_accelerators(device_map: Mapping[str, object] | None) -> tuple[st
         if kind.isdecimal():
             kind, index = "cuda", kind
         if kind not in ("cpu", "disk", "meta"):
-            indices.add((kind, whole_number_in(index) or 0))
+            indices.add((kind, parse_whole_number(index) or 0))
     return tuple(f"{kind}:{index}" for kind, index in sorted(indices))
 
 

@@ -47,9 +47,9 @@ def script_at(run: Run, path: str) -> Script | None:
 
 def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Let all ranks make the call that only one makes."""
-    if divergence.rank_test is None:
+    if divergence.rank_condition is None:
         return
-    side, guard = divergence.rank_test
+    side, guard = divergence.rank_condition
     found = _find_if_statement(run, guard)
     if found is None:
         return
@@ -68,12 +68,12 @@ def fix_rank_conditional_call(divergence: RankDivergence, run: Run) -> Iterator[
 
 def fix_divergent_branch(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Compute a divergent branch on all ranks, let all ranks take it, or remove the condition."""
-    gathers = divergence.gathers
-    own = any(divergence.own_guards(side) for side, _ in divergence.calls)
-    for side, _ in divergence.calls:
+    gathers = divergence.gathers_weights
+    own = any(divergence.conditions_of_side_alone(side) for side, _ in divergence.sides_in_calls)
+    for side, _ in divergence.sides_in_calls:
         # In a loop, the ranks may diverge at the same test but in different iterations.
         shared = [guard for guard in reversed(side.guards) if guard.kind in ("if", "else")]
-        for guard in divergence.own_guards(side) if own else shared:
+        for guard in divergence.conditions_of_side_alone(side) if own else shared:
             found = _find_if_statement(run, guard)
             if found is None:
                 continue
@@ -121,7 +121,7 @@ def fix_dict_order(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Reorder ranks that all receive before they send."""
-    for _, call in divergence.calls[:1]:
+    for _, call in divergence.sides_in_calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
         for node in script.nodes(ast.Expr) if script is not None and frame is not None else ():
@@ -135,7 +135,7 @@ def fix_recv_before_send(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
 
 def fix_new_group_membership(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Create all groups on every rank, where ``new_group`` is called only for a rank's own members."""
-    for _, call in divergence.calls[:1]:
+    for _, call in divergence.sides_in_calls[:1]:
         frame = call.innermost("user")
         script = script_at(run, frame.path) if frame is not None else None
         if script is None or frame is None:

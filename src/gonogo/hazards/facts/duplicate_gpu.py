@@ -74,8 +74,8 @@ def _device_index_wraps(log: FailureLog) -> bool:
 
 def processes_per_node(log: FailureLog) -> int | None:
     """The number of processes per node, from the launch or from the log."""
-    if log.setup.processes is not None:
-        return log.setup.processes
+    if log.setup.processes_per_node is not None:
+        return log.setup.processes_per_node
     found = log.find(_PROCESSES)
     return int(next(group for group in found.match.groups() if group)) if found else None
 

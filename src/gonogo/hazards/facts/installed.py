@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from gonogo.evidence.environment.compatibility import KnownBad
+from gonogo.evidence.environment.compatibility import KnownBug
 from gonogo.evidence.environment.environment import Environment, Package
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
 from gonogo.hazards.facts.training_framework import uses_trainer
@@ -15,7 +15,7 @@ _INSTALL_VERSION = translated("Install {name}{specifier}")
 
 def describe_package(environment: Environment, name: str) -> str:
     """A package and what is known of its version: ``deepspeed 0.14.2``, ``deepspeed>=0.14``, or its name alone."""
-    package = environment.packages.get(canonical(name))
+    package = environment.packages.get(canonical_package_name(name))
     if package is None:
         return name
     exact = package.version_text
@@ -33,7 +33,7 @@ def come_from_one_source(environment: Environment, *names: str) -> bool:
 
     A version pinned by a file says nothing about packages installed in this Python.
     """
-    packages = [environment.packages.get(canonical(name)) for name in names]
+    packages = [environment.packages.get(canonical_package_name(name)) for name in names]
     return (
         None not in packages
         and len({_is_declared_in_file(package) for package in packages if package is not None}) == 1
@@ -42,14 +42,14 @@ def come_from_one_source(environment: Environment, *names: str) -> bool:
 
 def are_declared_in_files(environment: Environment, *names: str) -> bool:
     """Whether files specify all those packages."""
-    packages = [environment.packages.get(canonical(name)) for name in names]
+    packages = [environment.packages.get(canonical_package_name(name)) for name in names]
     return all(package is not None and _is_declared_in_file(package) for package in packages)
 
 
 def _is_declared_in_file(package: Package) -> bool:
-    from gonogo.evidence.environment.this_machine import interpreter
+    from gonogo.evidence.environment.this_machine import interpreter_description
 
-    return package.place is not None or package.source != interpreter()
+    return package.place is not None or package.source != interpreter_description()
 
 
 def is_complete_training_environment(environment: Environment) -> bool:
@@ -70,8 +70,8 @@ def certainty_of_package_versions(environment: Environment, run: Run, *names: st
     another Python.
     """
     asked_about = is_environment_only(run) and not any(map(_is_declared_in_file, environment.packages.values()))
-    packages = (environment.packages.get(canonical(name)) for name in names)
-    if any(package is not None and package.is_added for package in packages):
+    packages = (environment.packages.get(canonical_package_name(name)) for name in names)
+    if any(package is not None and package.is_added_by_gonogo for package in packages):
         return Certainty.LIKELY
     return Certainty.CERTAIN if asked_about or are_declared_in_files(environment, *names) else Certainty.LIKELY
 
@@ -90,7 +90,7 @@ def version_fixes(environment: Environment, name: str, specifier: str) -> tuple[
 
 
 def known_bad_version_findings(
-    hazard: Hazard, rows: Iterable[KnownBad], environment: Environment, run: Run
+    hazard: Hazard, rows: Iterable[KnownBug], environment: Environment, run: Run
 ) -> Iterator[Finding]:
     """One finding per known defect whose package, and all packages it depends on, are certainly present."""
     for row in rows:
@@ -106,7 +106,7 @@ def known_bad_version_findings(
             translated("{package} is not compatible with {others}: {text}.").format(
                 package=describe_package(environment, row.package),
                 others=Text(" and ".join(others), "、".join(others)),
-                text=row.text,
+                text=row.effect_text,
             ),
             certainty=certainty_of_package_versions(environment, run, *names) if sure else Certainty.LIKELY,
             cure=pip_install(*cure),

@@ -89,5 +89,5 @@ def accelerate_uses_deepspeed(launch: Launch, run: Run) -> bool | None:
     if any(name in launch.launcher_options for name in ("multi_gpu", "use_fsdp", "cpu", "tpu", "use_megatron_lm")):
         return False
     if run.accelerate is not None:
-        return run.accelerate.deepspeed_on
+        return run.accelerate.enables_deepspeed
     return False if launch.accelerate_config.absent else None

@@ -16,14 +16,14 @@ _SET_LEAF_MODULES_FIX = translated("Let ZeRO-3 gather each {block} as a unit: se
 
 def fix_with_leaf_modules(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Add ``set_z3_leaf_modules``, before training, for a class whose forward calls experts or modules in a loop."""
-    if not divergence.gathers:
+    if not divergence.gathers_weights:
         return
-    blocks = [block for _, call in divergence.calls if (block := _find_block_class(run, call)) is not None]
+    blocks = [block for _, call in divergence.sides_in_calls if (block := _find_block_class(run, call)) is not None]
     for block in dict.fromkeys(blocks):
         for script in run.scripts:
             for made in script.calls("deepspeed.initialize", *TRAINER_CLASSES):
                 statement = script.statement(made.node)
-                model = made.passed("model")
+                model = made.passed_keyword("model")
                 if statement is None or model is None:
                     continue
                 text = f'deepspeed.utils.set_z3_leaf_modules({script.place(model.value).text}, ["{block}"])'

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.library import is_library
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.library import is_library_path
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, lazy_compile
@@ -242,7 +242,7 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
             return MisplacedTensor.UNKNOWN
         if _TENSOR_FACTORY_PATTERN.search(caller.code) or _INPUT_NAME_PATTERN.search(caller.code):
             return MisplacedTensor.INPUT
-        if not is_library(caller.path) and "transformers_modules" not in caller.path:
+        if not is_library_path(caller.path) and "transformers_modules" not in caller.path:
             return MisplacedTensor.BUFFER if _SELF_ATTRIBUTE_PATTERN.search(caller.code) else MisplacedTensor.INPUT
         return MisplacedTensor.INPUT if self.cpu_operand == _ACTIVATION else MisplacedTensor.UNKNOWN
 
@@ -328,7 +328,7 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
 
 def device_mismatches_in_training(log: FailureLog) -> tuple[LoggedDeviceMismatch, ...]:
     """The mismatches of a training log: from exceptions, else from a quoting line. Empty for other programs."""
-    return () if outside_training(log) else all_device_mismatches(log)
+    return () if is_outside_training(log) else all_device_mismatches(log)
 
 
 @lru_cache(maxsize=1)
@@ -339,7 +339,7 @@ def all_device_mismatches(log: FailureLog) -> tuple[LoggedDeviceMismatch, ...]:
 
 def _find_mismatches(log: FailureLog) -> Iterator[LoggedDeviceMismatch]:
     raised = False
-    cut = log.cut[0] if len(log.cut) == 1 else None
+    cut = log.truncated_errors[0] if len(log.truncated_errors) == 1 else None
     for error in log.errors:
         if error.type in ("Warning", "UserWarning") or not (found := _parse_mismatch(error, error.message)):
             continue
@@ -388,4 +388,4 @@ def _frame_text(frame: LogFrame) -> str:
 def is_model_code(frame: LogFrame) -> bool:
     """True for a library's code, and for remote code that came with a model's weights."""
     path = _posix_path(frame)
-    return is_library(path) or "transformers_modules" in path or "modeling_" in path
+    return is_library_path(path) or "transformers_modules" in path or "modeling_" in path

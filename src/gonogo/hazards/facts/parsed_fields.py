@@ -11,7 +11,7 @@ import msgspec
 
 from gonogo.evidence.paths import may_exist
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import identifiers, last_name
+from gonogo.evidence.script.identifiers import identifiers_in, last_name
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
@@ -81,7 +81,7 @@ def _required_fields_of_class(script: PythonFile, name: ast.expr, settled: set[s
             continue
         settled.add(each.target.id)
         quoted = isinstance(each.annotation, ast.Constant)
-        if _has_no_default(each.value) and not quoted and _NO_OPTION.isdisjoint(identifiers(each.annotation)):
+        if _has_no_default(each.value) and not quoted and _NO_OPTION.isdisjoint(identifiers_in(each.annotation)):
             yield RequiredField(each.target.id, owner.place(each))
     for base in node.bases:
         yield from _required_fields_of_class(owner, base, settled)

@@ -100,7 +100,12 @@ def program_parser(run: Run) -> ProgramParser | None:
     if not run.scripts or run.launch is None:
         return None
     scripts = run.scripts
-    parses = [call for one in scripts for call in one.calls("*.parse_args") if run.reached.holds(one.path, call.line)]
+    parses = [
+        call
+        for one in scripts
+        for call in one.calls("*.parse_args")
+        if run.reachable_code.is_reachable(one.path, call.line)
+    ]
     parses = [call for call in parses if _parses_command_line(call)]
     made = [call for one in scripts for call in one.calls("argparse.ArgumentParser")]
     if not made or not parses or any(is_pattern_reachable(pattern, run) for pattern in (_FURTHER, LINE_CHANGED)):
@@ -128,7 +133,7 @@ def program_parser(run: Run) -> ProgramParser | None:
 def is_pattern_reachable(pattern: re.Pattern[bytes], run: Run) -> bool:
     """Whether code that the launch can reach matches the pattern."""
     return any(
-        run.reached.holds(one.path, one.source.line_of(found.start()))
+        run.reachable_code.is_reachable(one.path, one.source.line_of(found.start()))
         for one in run.scripts
         for found in pattern.finditer(one.source.data)
     )
@@ -193,7 +198,7 @@ def _declared_option(call: Call) -> DeclaredOption | None:
     """The option that an ``add_argument`` call declares; None if its option strings aren't literals."""
     given = call.node.args
     names = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if len(names) != len(given) or call.has_star:
+    if len(names) != len(given) or call.has_unknown_kwargs:
         return None
     if not given:
         return None if call.keyword_node("dest") is None else DeclaredOption(call, (), "?")
@@ -245,7 +250,7 @@ def certainly_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) 
         certainly_runs(other, call, run, depth + 1)
         for other in run.scripts
         for call in other.nodes(ast.Call)
-        if _calls_function(other, call, around.name) and run.reached.holds(other.path, call.lineno)
+        if _calls_function(other, call, around.name) and run.reachable_code.is_reachable(other.path, call.lineno)
         if script.enclosing_function(node) is not other.enclosing_function(call)
     )
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.script.identifiers import identifiers, last_name, says, words
+from gonogo.evidence.script.identifiers import contains_words, identifiers_in, last_name, split_identifier
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
 
@@ -58,7 +58,7 @@ def find_single_rank_test(script: Script, node: ast.AST) -> ast.expr | None:
 
 def contains_rank_name(node: ast.AST) -> bool:
     """Whether code contains an identifier for a process's rank, or for one process among others."""
-    return any(map(_is_rank_identifier, identifiers(node))) or any(map(_compares_gpu_index, ast.walk(node)))
+    return any(map(_is_rank_identifier, identifiers_in(node))) or any(map(_compares_gpu_index, ast.walk(node)))
 
 
 def mentions_rank(script: Script, test: ast.expr) -> bool:
@@ -75,10 +75,10 @@ def excludes_some_ranks(script: Script, test: ast.expr) -> bool:
 
 
 def _is_rank_identifier(name: str) -> bool:
-    own = words(name)
+    own = split_identifier(name)
     if (
         own in (("main",), ("master",))
-        or says(name, *_SINGLE_PROCESS_PHRASES)
+        or contains_words(name, *_SINGLE_PROCESS_PHRASES)
         or not _MAIN_PROCESS_COMPOUNDS.isdisjoint(own)
     ):
         return True
@@ -89,7 +89,9 @@ def _is_rank_identifier(name: str) -> bool:
 def _compares_gpu_index(node: ast.AST) -> bool:
     """Whether a test is like ``args.gpu == 0``, where a process's GPU index is used as its rank."""
     sides = (node.left, *node.comparators) if isinstance(node, ast.Compare) else ()
-    return any(words(last_name(side))[-1:] == ("gpu",) for side in sides) and any(map(_is_integer_literal, sides))
+    return any(split_identifier(last_name(side))[-1:] == ("gpu",) for side in sides) and any(
+        map(_is_integer_literal, sides)
+    )
 
 
 def _is_true_on_all_ranks(test: ast.expr) -> bool:
@@ -150,8 +152,10 @@ def _compares_rank(script: Script, test: ast.Compare) -> bool:
 def _bound_value(script: Script, node: ast.expr) -> ast.expr:
     """The value of a name, unless it refers to a subgroup: the rank in a group is not the global rank."""
     bound = script.bound_to(node)
-    of_part = not _PARALLEL_GROUP_WORDS.isdisjoint(words(last_name(node)))
-    of_group = isinstance(bound, ast.Call) and says(last_name(bound), "get_rank") and (bound.args or bound.keywords)
+    of_part = not _PARALLEL_GROUP_WORDS.isdisjoint(split_identifier(last_name(node)))
+    of_group = (
+        isinstance(bound, ast.Call) and contains_words(last_name(bound), "get_rank") and (bound.args or bound.keywords)
+    )
     return node if of_part or of_group else bound
 
 
@@ -171,7 +175,7 @@ def _is_rank_expression(node: ast.expr) -> bool:
         return isinstance(node.value, str) and node.value.lower() in ("rank", "local_rank", "slurm_procid")
     if isinstance(node, ast.Subscript):
         return _is_rank_expression(node.slice)
-    own = words(name)
+    own = split_identifier(name)
     if not _PARALLEL_GROUP_WORDS.isdisjoint(own) or not _MATRIX_RANK_WORDS.isdisjoint(own[-2:-1]):
         return False
     return own[-1:] == ("rank",) or own in (("process", "index"), ("local", "process", "index"))

@@ -32,7 +32,7 @@ class OffloadedStates(msgspec.Struct, frozen=True):
 
 def offloaded_optimizer_states(run: Run) -> OffloadedStates | None:
     """The states that a run offloads; None if it offloads none, trains adapters, or has a model of unknown size."""
-    if run.config is None or run.config.offload("optimizer").get() != "cpu":
+    if run.config is None or run.config.offload_target("optimizer").get() != "cpu":
         return None
     billions = billions_of_trained_parameters(run)
     if billions is None or run.launch is None:

@@ -93,7 +93,7 @@ def is_config_from_accelerate_yaml(run: Run) -> bool:
 
 def mentions(run: Run, *words: str) -> bool:
     """Whether one of the run's scripts contains any of the words, whatever their use."""
-    return run.says(*(word.encode() for word in words))
+    return run.any_script_contains(*(word.encode() for word in words))
 
 
 def try_edit(make_edit: Callable[[], Edit | None]) -> Edit | None:

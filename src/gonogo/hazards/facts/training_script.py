@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.script.flow import reaching, scope_binding
+from gonogo.evidence.script.flow import reaching_bindings, scope_binding
 from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 
@@ -44,7 +44,7 @@ def creating_calls(script: Script, node: ast.AST | None, depth: int = 0) -> tupl
         if scope is None:
             return ()
         found: dict[ast.Call, Call] = {}
-        for binding in reaching(index, scope.names[node.id], scope, node):
+        for binding in reaching_bindings(index, scope.names[node.id], scope, node):
             for call in _creating_calls_of_binding(script, binding, depth + 1):
                 found[call.node] = call
         return tuple(found.values())
@@ -154,7 +154,7 @@ def has_several_processes_per_node(run: Run) -> bool:
 def is_certainly_ddp(run: Run) -> bool:
     """Whether the launch certainly trains with DistributedDataParallel: several processes, no DeepSpeed, no FSDP."""
     launch = run.launch
-    if launch is None or run.deepspeed_on is not False or not has_several_processes_per_node(run):
+    if launch is None or run.uses_deepspeed is not False or not has_several_processes_per_node(run):
         return False
     if launch.launcher == "accelerate":
         if any(name in launch.launcher_options for name in ("use_fsdp", "use_megatron_lm", "cpu", "tpu")):
@@ -168,7 +168,7 @@ def is_certainly_ddp(run: Run) -> bool:
 
 def run_mentions(run: Run, script: Script, *words: bytes) -> bool:
     """Whether the script, or another one of the run, contains any of the words."""
-    return run.says(*words) or any(word in script.source.data for word in words)
+    return run.any_script_contains(*words) or any(word in script.source.data for word in words)
 
 
 def gradient_checkpointing_setting(run: Run) -> Field:

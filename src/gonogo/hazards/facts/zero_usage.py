@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import has_option, identifiers, last_name, says
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.identifiers import contains_words, has_option, identifiers_in, last_name
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.evidence.script.script import Call, Script
 from gonogo.finding import Span, translated
 from gonogo.hazards.facts.rank_tests import contains_rank_name
@@ -48,14 +48,14 @@ def is_under_zero_condition(script: Script, node: ast.AST) -> bool:
 def _mentions_zero(test: ast.expr) -> bool:
     parts = list(ast.walk(test))
     texts = [each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    if any(says(text, *_ZERO_WORDS) for text in (*identifiers(test), *texts)):
+    if any(contains_words(text, *_ZERO_WORDS) for text in (*identifiers_in(test), *texts)):
         return True
     # A stage compared with a string (`stage == "sft"`) is a training stage.
     of_training = {id(inner) for each in parts if _compares_with_string(each) for inner in ast.walk(each)}
     others = [each for each in parts if id(each) not in of_training]
     names = [last_name(each) for each in others if isinstance(each, (ast.Name, ast.Attribute))]
     names += [each.value for each in others if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-    return any(says(name, "stage") for name in names)
+    return any(contains_words(name, "stage") for name in names)
 
 
 def _compares_with_string(node: ast.AST) -> bool:
@@ -110,14 +110,14 @@ _TRAINED_ATTRIBUTES = frozenset(
 
 def is_trained(script: Script, name: str) -> bool:
     """Whether a variable holds the engine, or the model passed to DeepSpeed or a Trainer."""
-    return name in _TRAINED_ATTRIBUTES or name in script.once(_trained_names)
+    return name in _TRAINED_ATTRIBUTES or name in script.cached_result(_trained_names)
 
 
 def _trained_names(script: Script) -> frozenset[str]:
     """The names of what is passed to be trained; "" for what has no name."""
     calls = script.calls("deepspeed.initialize", "accelerate.Accelerator.prepare", *TRAINERS)
     return frozenset(
-        dotted_name(one)
+        dotted_name_or_empty(one)
         for call in calls
         for one in (*call.node.args, *(each.value for each in call.node.keywords if each.arg in (None, "model")))
     )
@@ -175,6 +175,6 @@ def mentions_self(node: ast.AST) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "self" for each in ast.walk(node))
 
 
-def dotted_name(node: ast.AST | None) -> str:
+def dotted_name_or_empty(node: ast.AST | None) -> str:
     """``a.b.c`` of a name or attribute, else empty."""
-    return dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    return dotted_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""

@@ -1,7 +1,7 @@
 import ast
 from collections import defaultdict
 
-from gonogo.evidence.log.context import outside_training, uses_fsdp
+from gonogo.evidence.log.context import is_outside_training, uses_fsdp
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.identifiers import uses_name
@@ -71,7 +71,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """FSDP's own error; a mismatch raised inside FSDP; a GPU gradient for a CPU parameter."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         for error in log.errors:
             certainty = _judge_certainty(error, log)

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.training_script import first_argument
 from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, translated
 
@@ -19,7 +19,7 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 continue
             for call in script.calls("torch.optim.*"):
                 made, given = script.statement(call.node), first_argument(call, "params")
-                own = isinstance(given, ast.Call) and dotted(given.func) == f"{model.id}.parameters"
+                own = isinstance(given, ast.Call) and dotted_name(given.func) == f"{model.id}.parameters"
                 same = script.enclosing_function(call.node) is script.enclosing_function(wrap.node)
                 if not own or not same or call.line >= wrap.line or made is None or ".lr_scheduler" in call.name:
                     continue

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import REPLICA_ERROR_PATTERN, is_single_process_multi_gpu, outside_training
+from gonogo.evidence.log.context import REPLICA_ERROR_PATTERN, is_outside_training, is_single_process_multi_gpu
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
@@ -26,7 +26,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Plain python with several visible GPUs, and a Trainer whose model has no device_map."""
         visible = visible_gpus(launch) if launch.launcher == "python" else None
-        if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.deepspeed_on:
+        if visible is None or len(visible) < 2 or (whole_number(launch.world_size) or 1) > 1 or run.uses_deepspeed:
             return
         for script in run.scripts:
             if any(word in script.source.data for word in _MODEL_SPLIT_WORDS):
@@ -59,7 +59,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """DataParallel's own errors, or consequences of its replicas if one plain process sees several GPUs."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         found = self._find_explicit_error(log) or self._find_consequential_error(log)
         if found is not None:

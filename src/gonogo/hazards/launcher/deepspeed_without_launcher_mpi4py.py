@@ -1,4 +1,4 @@
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text, translated
@@ -36,7 +36,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_launch"].format(path=script.source.path, call=call.name),
-                certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.environment.is_known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
                 spans=(launch.place.span(), call.place.span()),
             )
@@ -53,7 +53,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             return
         library = "mpi4py" not in line.match.group(0)
         innermost = error.innermost if error else None
-        own = innermost is not None and not is_library(innermost.path) and "deepspeed" not in innermost.path
+        own = innermost is not None and not is_library_path(innermost.path) and "deepspeed" not in innermost.path
         if (library and not discovers) or (own and not discovers):
             return
         spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
@@ -63,7 +63,9 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     def _find_without_mpi4py_error(self, log: FailureLog) -> Findings:
         """An error of MPI itself, or a traceback truncated at the import."""
-        cut = next((error for error in log.cut if error.innermost and "from mpi4py" in error.innermost.code), None)
+        cut = next(
+            (error for error in log.truncated_errors if error.innermost and "from mpi4py" in error.innermost.code), None
+        )
         broken = (
             log.find(self.patterns["mpi_failure"])
             if log.find(_MPI_DISCOVERY_PATTERN) and not log.has("Discovered MPI settings")

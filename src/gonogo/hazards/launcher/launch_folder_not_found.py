@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.evidence.shell.absent import Absent
+from gonogo.evidence.shell.absent import MissingTarget
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
 
@@ -32,7 +32,7 @@ class LaunchFolderNotFound(Hazard):
             spans=(absent.place.span(), launch.program.span() or launch.place.span()),
         )
 
-    def _choose_cure(self, absent: Absent, launch: Launch) -> Text:
+    def _choose_cure(self, absent: MissingTarget, launch: Launch) -> Text:
         start = Path(absent.path[: len(absent.path) - len(os.path.normpath(absent.written))] or os.sep)
         own = Path(os.path.abspath(absent.place.source.path)).parent
         for folder in (own, *own.parents[:3], *start.parents[:3]):
@@ -41,7 +41,7 @@ class LaunchFolderNotFound(Hazard):
         return self.texts["correct"]
 
 
-def find_failed_cd(launch: Launch) -> Absent | None:
+def find_failed_cd(launch: Launch) -> MissingTarget | None:
     """The last ``cd`` before a launch that surely failed; None if there is none."""
     return next((one for one in reversed(launch.absent) if one.sure and one.command == "cd"), None)
 
@@ -51,5 +51,5 @@ def is_program_missing(launch: Launch) -> bool:
     path = launch.program.string
     if path is None or launch.program_kind != "script" or not path.endswith(".py") or os.path.isabs(path):
         return False
-    program = launch.original(launch.cwd / path)
+    program = launch.copy_source(launch.cwd / path)
     return launch.cwd_known and not may_exist(program) and str(program) not in launch.written_files

@@ -2,7 +2,7 @@ import os
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
@@ -161,7 +161,7 @@ def _find_missing_host_or_slot(text: str, hosts: dict[str, int]) -> tuple[Text, 
                 f"改为 {'、'.join(hosts)} 之一，或在 {{path}} 中加一行 {name} slots=8",
             )
         for slot in slots.split(",") if colon else ():
-            if (number := whole_number_in(slot)) is not None and number >= hosts[name]:
+            if (number := parse_whole_number(slot)) is not None and number >= hosts[name]:
                 return Text(
                     f"{name} has no slot {slot} (slots={hosts[name]})", f"{name} 没有编号 {slot}（slots={hosts[name]}）"
                 ), Text(

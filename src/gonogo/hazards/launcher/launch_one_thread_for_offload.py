@@ -8,7 +8,7 @@ class LaunchOneThreadForOffload(Hazard):
         """OMP_NUM_THREADS of 1, set by the launch or the launcher, with an offloaded optimizer."""
         if run.config is None:
             return
-        device = run.config.offload("optimizer")
+        device = run.config.offload_target("optimizer")
         if device.get() not in ("cpu", "nvme"):
             return
         threads = launch.variable("OMP_NUM_THREADS")

@@ -28,7 +28,7 @@ class LaunchOptionGivenTwice(Hazard):
 
     def _build_finding(self, options: CommandOptions, names: list[str]) -> Findings:
         for name in names:
-            fields = options.all(name)
+            fields = options.all_values(name)
             values = [str(field.value) for field in fields if field.known]
             if len(values) < len(fields) or len({_canonical_value(value) for value in values}) < 2:
                 continue

@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.evidence.shell.absent import is_made_by_users
+from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.launcher.launch_folder_not_found import find_failed_cd
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -17,7 +17,7 @@ class LaunchProgramNotFound(Hazard):
             return  # launch-folder-not-found says why
         if not launch.source.writable or os.path.isabs(path) or launch.program.reason is not None:
             return
-        program = launch.original(launch.cwd / path)
+        program = launch.copy_source(launch.cwd / path)
         if may_exist(program) or str(program) in launch.written_files or not is_folder(launch.cwd):
             return
         if not launch.cwd_known and may_exist(Path(launch.source.path).parent / path):
@@ -46,7 +46,7 @@ def _is_certainly_missing(launch: Launch, program: Path) -> bool:
     if not launch.cwd_known or launch.made_before or not is_folder(program.parent):
         return False
     code = any(name.endswith(".py") for name in os.listdir(program.parent))
-    return code and not is_made_by_users(str(program))
+    return code and not is_left_to_users(str(program))
 
 
 def _find_similar_file(name: str, folder: os.PathLike[str]) -> str | None:

@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gonogo.evidence.paths import is_file
-from gonogo.evidence.shell.absent import Absent
+from gonogo.evidence.shell.absent import MissingTarget
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
@@ -38,7 +38,7 @@ class LaunchSourcedFileNotFound(Hazard):
             confirm=self.texts["confirm"].format(names=" ".join(f"${name}" for name in unset[:4])),
         )
 
-    def _choose_cure(self, absent: Absent) -> Text:
+    def _choose_cure(self, absent: MissingTarget) -> Text:
         own = Path(os.path.abspath(absent.place.source.path)).parent
         for folder in (own, *own.parents[:3]):
             if is_file(folder / absent.written):

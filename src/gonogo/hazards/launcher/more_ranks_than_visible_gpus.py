@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import has_several_processes, outside_training
+from gonogo.evidence.log.context import has_several_processes, is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
@@ -122,10 +122,10 @@ def _certainty_of_too_few_gpus(
 ) -> Certainty:
     text = evidence.message if isinstance(evidence, LoggedError) else evidence.text
     if isinstance(evidence, LoggedError) and not evidence.type:
-        return Certainty.POSSIBLE if outside_training(log) or exceeds_visible_gpus is False else Certainty.LIKELY
+        return Certainty.POSSIBLE if is_outside_training(log) or exceeds_visible_gpus is False else Certainty.LIKELY
     frame = evidence.last_user_frame or evidence.innermost if isinstance(evidence, LoggedError) else None
     code = frame.code if frame else ""
-    if outside_training(log) or not _INVALID_ORDINAL_PATTERN.search(text) or _HARDCODED_DEVICE_PATTERN.search(code):
+    if is_outside_training(log) or not _INVALID_ORDINAL_PATTERN.search(text) or _HARDCODED_DEVICE_PATTERN.search(code):
         return Certainty.POSSIBLE
     if exceeds_visible_gpus or (_RANK_DEVICE_PATTERN.search(code) and exceeds_visible_gpus is None):
         return Certainty.CERTAIN

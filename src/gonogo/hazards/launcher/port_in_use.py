@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
@@ -66,7 +66,7 @@ class PortInUse(Hazard):
             certainty = Certainty.LIKELY
         elif not log_mentions(log, self.patterns["launch"]):
             certainty = Certainty.POSSIBLE  # an engine that picks its own port fails with the same message
-        if log.find(self.patterns["server"]) or outside_training(log):
+        if log.find(self.patterns["server"]) or is_outside_training(log):
             certainty = Certainty.POSSIBLE
         port = next(
             (port for line in log.find_all(_ADDRESS_IN_USE_PATTERN) if (port := _find_port(line.text))), None

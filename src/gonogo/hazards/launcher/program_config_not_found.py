@@ -7,7 +7,7 @@ from pathlib import Path
 from gonogo.evidence.paths import may_exist
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.script import Call, Script
-from gonogo.evidence.shell.absent import is_made_by_users
+from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.facts.nearest import find_similar_file_name
 from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable, program_parser
 from gonogo.hazards.facts.program_words import argv_index, program_argv
@@ -41,7 +41,7 @@ class ProgramConfigNotFound(Hazard):
             if not value.endswith(_SUFFIXES) or value.startswith(("/", "~")) or _TO_FILL_IN.search(value):
                 continue
             path = Path(os.path.normpath(launch.cwd / value))
-            if may_exist(path) or launch.copied or is_made_by_users(str(path)):
+            if may_exist(path) or launch.copied or is_left_to_users(str(path)):
                 continue
             before = launch.options.words[number - 2].value if number > 1 else None
             given = name if equals else before if before is not None and before.startswith("--") else None
@@ -79,7 +79,7 @@ def _calls_opening_argument(run: Run, number: int, option: str | None) -> Iterat
                     continue
                 if not _is_argument_expression(script, given, number, names, plain=plain):
                     continue
-                if run.reached.holds(script.path, call.line) and certainly_runs(script, call.node, run):
+                if run.reachable_code.is_reachable(script.path, call.line) and certainly_runs(script, call.node, run):
                     yield call
 
 

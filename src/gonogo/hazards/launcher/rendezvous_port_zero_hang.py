@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.log.progress import training_line
+from gonogo.evidence.log.progress import first_training_line
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
@@ -57,8 +57,10 @@ class RendezvousPortZeroHang(Hazard):
         port = log.find(self.patterns["port_zero"])
         port_zero = port is not None or log.setup.mentions(_PORT_ZERO_SETUP_PATTERN)
         if stall is not None and port_zero:
-            certainty = Certainty.LIKELY if training_line(log) is None else Certainty.POSSIBLE
-            yield self._build_finding(port_zero, stall.at_most(certainty), stall.evidence, *([port] if port else []))
+            certainty = Certainty.LIKELY if first_training_line(log) is None else Certainty.POSSIBLE
+            yield self._build_finding(
+                port_zero, stall.cap_certainty(certainty), stall.evidence, *([port] if port else [])
+            )
             return
         if stall is not None and not stall.time_outs and (beside := _nearby_rendezvous_line(log, stall.line)):
             yield self._build_finding(port_zero, Certainty.POSSIBLE, stall.evidence, beside)

@@ -1,7 +1,7 @@
 import ast
 from collections import defaultdict
 
-from gonogo.evidence.script.identifiers import is_tensor_gather, last_name, same_code, says, uses_name
+from gonogo.evidence.script.identifiers import contains_words, is_tensor_gather, last_name, same_code, uses_name
 from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 _MICRO_BATCH_WORDS = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
@@ -31,7 +31,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                 _runs_over_micro_batches(loop)
                 or assigned[loop].has_target(total)
                 or value.id in assigned[loop].names_without_graph
-                or any(says(name.rpartition(".")[2], "no_grad") for name in script.with_contexts(statement))
+                or any(contains_words(name.rpartition(".")[2], "no_grad") for name in script.with_contexts(statement))
             ):
                 continue
             edit = script.replacing(value, f"{value.id}.detach()")
@@ -123,9 +123,9 @@ def _has_no_graph(value: ast.expr) -> bool:
     if not isinstance(value, ast.Call):
         return False
     name = last_name(value.func)
-    if name in ("item", "detach", "tolist", "float") or says(name, "no_grad"):
+    if name in ("item", "detach", "tolist", "float") or contains_words(name, "no_grad"):
         return True
-    if says(name, *_REDUCING_WORDS) and not is_tensor_gather(value):
+    if contains_words(name, *_REDUCING_WORDS) and not is_tensor_gather(value):
         return True
     return isinstance(value.func, (ast.Attribute, ast.Call)) and _has_no_graph(
         value.func.value if isinstance(value.func, ast.Attribute) else value.func

@@ -11,7 +11,7 @@ class LoopSchedulerSteppedTwice(Hazard):
         for made in script.calls("deepspeed.initialize"):
             given = made.keyword_node("lr_scheduler")
             from_config = run.config is not None and run.config.raw("scheduler", "type").known
-            if (given is None and not from_config) or made.has_star:
+            if (given is None and not from_config) or made.has_unknown_kwargs:
                 continue
             for call in script.calls("*.step"):
                 own = (

@@ -5,8 +5,14 @@ import math
 import msgspec
 
 from gonogo.evidence.rehearsal.completions import is_completion_shortage
-from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends_with, places, setting
-from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
+from gonogo.evidence.rehearsal.failures import (
+    frame_spans,
+    innermost_frame,
+    nested_value,
+    offload_device,
+    path_ends_with,
+)
+from gonogo.evidence.rehearsal.record import DeviceMemory, MemoryShortage, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Span, Text, translated
 from gonogo.finding.words import PHASES, size, sizes
 
@@ -21,7 +27,7 @@ class GpuShortage(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
     rank: RankRecord
     memory: DeviceMemory
-    shortage: Shortage
+    shortage: MemoryShortage
     record: RehearsalRecord
 
     @property
@@ -151,9 +157,9 @@ def allocation_spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
     """The user's line that led to the allocation, then the library's."""
     frames = gpu_shortage.shortage.frames
     telling = [frame for frame in frames if not path_ends_with(frame, "deepspeed/utils/nvtx.py")]
-    return places(
-        (innermost(frames, "user"), translated("memory runs out inside this call")),
-        (innermost(telling, "library"), translated("the allocation")),
+    return frame_spans(
+        (innermost_frame(frames, "user"), translated("memory runs out inside this call")),
+        (innermost_frame(telling, "library"), translated("the allocation")),
     )
 
 
@@ -207,7 +213,7 @@ def state_remedies(gpu_shortage: GpuShortage) -> list[MemoryRemedy]:
     """Remedies that reduce the model states on a device, from the resolved DeepSpeed config and the categories."""
     config, held = gpu_shortage.rank.deepspeed_config, gpu_shortage.by_category
     world = gpu_shortage.record.world_size
-    stage = setting(config, "zero_optimization", "stage")
+    stage = nested_value(config, "zero_optimization", "stage")
     stage = stage if isinstance(stage, int) else 0
     parameters, gradients, optimizer = (held.get(name, 0) for name in ("parameters", "gradients", "optimizer"))
     as_run = gpu_shortage.rank.as_run

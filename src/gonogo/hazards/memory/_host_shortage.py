@@ -14,7 +14,7 @@ def host_shortage_certainty(node: NodeHostMemory, limit: int) -> Certainty:
 
 
 def estimate_basis_text(node: NodeHostMemory) -> Text:
-    if not node.estimated:
+    if not node.is_estimated:
         return translated("All ranks of the node were rehearsed.")
     return translated(
         "{run} of the node's ranks {were} rehearsed; the other {rest} are assumed to hold {each} each."
@@ -27,7 +27,7 @@ def estimate_basis_text(node: NodeHostMemory) -> Text:
 
 
 def host_shortage_cures(record: RehearsalRecord, node: NodeHostMemory, missing_bytes: int) -> tuple[Text, ...]:
-    rank, host = node.fullest
+    rank, host = node.rank_with_highest_peak
     config = rank.deepspeed_config
     cures: list[Text] = []
     if host.peak_phase == "load":
@@ -64,7 +64,7 @@ def host_shortage_cures(record: RehearsalRecord, node: NodeHostMemory, missing_b
             more=size(missing_bytes)
         )
     )
-    if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
+    if node.is_estimated and all(run.local_rank == 0 for run, _ in node.run):
         cures.append(translated("For a more reliable total, rehearse another rank too: --ranks 0,1"))
     return tuple(cures)
 

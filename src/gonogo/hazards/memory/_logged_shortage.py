@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
@@ -263,7 +263,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
 
 def find_logged_shortage(log: FailureLog) -> LoggedShortage | None:
     """The shortage that the log shows, or None: of GPU memory, or of host memory during an evaluation."""
-    if outside_training(log):
+    if is_outside_training(log):
         return None
     short = _find_shortage(log)
     if short is None or log.find(_TRAINING_PATTERN) is not None or log.setup.mentions(_TRAINING_SETUP):
@@ -275,7 +275,7 @@ def _find_shortage(log: FailureLog) -> LoggedShortage | None:
     errors = list(_out_of_memory_errors(log))
     if errors:
         return _shortage_from_error(log, max(errors[:8], key=lambda error: bool(error.frames)))
-    for cut in log.cut:
+    for cut in log.truncated_errors:
         if any(_gathers_outputs(frame) or _ACCUMULATED_OUTPUTS_PATTERN.search(frame.code) for frame in cut.frames[-3:]):
             return _make_shortage(cut, EVALUATION, Certainty.LIKELY, (), cut.innermost, "")
     for found in log.find_all(_OUT_OF_MEMORY_PATTERN):
@@ -388,7 +388,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
 
 def _kind_by_cut_traceback(log: FailureLog) -> str | None:
     """The kind by another rank's traceback, which lacks its last line."""
-    return next((kind for error in log.cut if (kind := _kind_by_frames(error)[0])), None)
+    return next((kind for error in log.truncated_errors if (kind := _kind_by_frames(error)[0])), None)
 
 
 def _is_full_fp32_copy(requested: float | None, allocated: float | None) -> bool:

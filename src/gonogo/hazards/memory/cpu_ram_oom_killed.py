@@ -1,7 +1,7 @@
-from gonogo.evidence.guarded.ends import rank_file_span, roots
+from gonogo.evidence.guarded.ends import rank_file_span, root_deaths
 from gonogo.evidence.guarded.guarded_run import GuardedRank
-from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.context import is_outside_training
+from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import find_stall
@@ -53,7 +53,7 @@ _BYTES_PER_UNIT = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 class CpuRamOomKilled(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A rank that SIGKILL ended first, if the kernel counted an OOM kill or hardly any memory was left."""
-        death = next(iter(roots(run)), None)
+        death = next(iter(root_deaths(run)), None)
         rank = run.rank(death.rank) if death is not None and death.signal == 9 else None
         if rank is None:
             return
@@ -93,7 +93,7 @@ class CpuRamOomKilled(Hazard):
         node = max(nodes, key=lambda each: each.peak_bytes)
         if node.peak_bytes <= _USABLE_FRACTION * limit:
             return
-        worst, peak = node.fullest
+        worst, peak = node.rank_with_highest_peak
         over = node.peak_bytes > limit
         yield self.finding(
             self.texts["cause_in_rehearsal"].format(
@@ -126,7 +126,7 @@ class CpuRamOomKilled(Hazard):
         if limit is not None and states is not None and states.bytes_per_node > limit:
             has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
             ends = translated("the kernel kills the run")
-            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(
                 states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span())
             )
@@ -138,7 +138,7 @@ class CpuRamOomKilled(Hazard):
         if field is not None and states is not None and 0 < asked < states.bytes_per_node:
             has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
             ends = translated("slurm kills the job")
-            offload = run.config.offload("optimizer").span() if run.config is not None else None
+            offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(
                 states, has, ends, self.texts["ask_for_more"], (field.span(), offload)
             )
@@ -177,7 +177,7 @@ class CpuRamOomKilled(Hazard):
                     confirm=self.texts["confirm"],
                 )
             return
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         said = certainty is Certainty.CERTAIN or (isinstance(evidence, LoggedError))
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
@@ -233,8 +233,10 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
         return short, Certainty.LIKELY if fills else Certainty.POSSIBLE
     if ended := log.find(_POD_LIMIT_PATTERN):
         return ended, Certainty.LIKELY
-    first = first_failure(log)
-    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _find_kill_line(log)
+    first = torchrun_first_failure(log)
+    killed: LineMatch | None = next(
+        (found for found, code in process_exits(log) if code == -9), None
+    ) or _find_kill_line(log)
     if killed is None:
         return None, Certainty.POSSIBLE
     # Launchers kill the survivors of a failure; then another rank has the error.

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
-from gonogo.evidence.log.exit_summary import exits
+from gonogo.evidence.log.context import is_outside_training
+from gonogo.evidence.log.exit_summary import process_exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.finding.words import size
@@ -107,7 +107,7 @@ class DevShmBusError(Hazard):
         evidence, certainty = _find_evidence(log)
         if evidence is None:
             return
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
@@ -135,7 +135,7 @@ def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Cer
         if not error.frames and error.type == "OSError":
             bare = error
     root = any(error.role is Role.ROOT for error in log.errors)
-    if bus := log.find(_BUS_ERROR) or next((found for found, code in exits(log) if code == -7), None):
+    if bus := log.find(_BUS_ERROR) or next((found for found, code in process_exits(log) if code == -7), None):
         return bus, Certainty.POSSIBLE if root else Certainty.LIKELY
     if mapped := log.find(_MMAP):
         return mapped, Certainty.POSSIBLE

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
-from gonogo.evidence.rehearsal.failures import setting
+from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for_kind, find_logged_shortage
@@ -72,7 +72,7 @@ class GpuOomActivations(Hazard):
             )
         ]
         room = gpu_shortage.shortage.capacity_bytes - (gpu_shortage.needed_bytes - gpu_shortage.activations)
-        batch = setting(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
+        batch = nested_value(gpu_shortage.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
         batch = batch if isinstance(batch, int) else 1
         if batch > 1:
             fits = max(1, min(batch - 1, room * batch // gpu_shortage.activations))

@@ -21,18 +21,22 @@ class GpuOomEvalLogits(Hazard):
         ):
             return
         for trainer, load in trained_pretrained_calls(script):
-            metrics = trainer.passed("compute_metrics")
+            metrics = trainer.passed_keyword("compute_metrics")
             if (
                 metrics is None
                 or not is_trainer(trainer)
-                or trainer.passed("preprocess_logits_for_metrics") is not None
+                or trainer.passed_keyword("preprocess_logits_for_metrics") is not None
             ):
                 continue
-            if "CausalLM" not in load.name or trainer.has_star or trainer.passed("eval_dataset") is None:
+            if (
+                "CausalLM" not in load.name
+                or trainer.has_unknown_kwargs
+                or trainer.passed_keyword("eval_dataset") is None
+            ):
                 continue
             if isinstance(metrics.value, (ast.Constant, ast.IfExp)):
                 continue  # None, or set only under a condition
-            vocabulary = run.model.value("vocab_size") if run.model is not None else None
+            vocabulary = run.model.first_value("vocab_size") if run.model is not None else None
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
                 self.texts["cause_in_script"].format(

@@ -36,7 +36,7 @@ class GpuOomModelStates(Hazard):
         sizes = [one.memory for one in environment.gpus if one.memory]
         if not sizes or run.launch is None or run.model is None or not uses_trainer(run) or not run.scripts:
             return
-        alone = run.launch.launcher == "python" and run.world_size == 1 and run.deepspeed_on is False
+        alone = run.launch.launcher == "python" and run.world_size == 1 and run.uses_deepspeed is False
         if not (is_certainly_ddp(run) or alone) or run_mentions(run, run.scripts[0], *_MEMORY_SAVING_WORDS):
             return
         optimizer = run.arguments.get("optim")
@@ -125,10 +125,10 @@ def _count_parameters(model: ModelConfig) -> int | None:
     if model.model_type not in _DENSE_MODEL_TYPES:
         return None
     names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "num_attention_heads")
-    hidden, layers, inner, words, heads = (model.value(name) for name in names)
+    hidden, layers, inner, words, heads = (model.first_value(name) for name in names)
     if not all(isinstance(one, int) and one > 0 for one in (hidden, layers, inner, words, heads)):
         return None
-    width = model.value("head_dim") or hidden // heads
-    kept = model.value("num_key_value_heads") or heads
+    width = model.first_value("head_dim") or hidden // heads
+    kept = model.first_value("num_key_value_heads") or heads
     layer = 2 * hidden * heads * width + 2 * hidden * kept * width + 3 * hidden * inner
-    return int(layers * layer + words * hidden * (1 if model.value("tie_word_embeddings") else 2))
+    return int(layers * layer + words * hidden * (1 if model.first_value("tie_word_embeddings") else 2))

@@ -1,4 +1,4 @@
-from gonogo.evidence.guarded.ends import rank_file_span, roots
+from gonogo.evidence.guarded.ends import rank_file_span, root_deaths
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.records import WarningRecord
 from gonogo.finding.ranks import ranks_text
@@ -76,7 +76,7 @@ class MemoryGrowsWithSteps(Hazard):
 def _ranks_out_of_memory(run: GuardedRun, memory_kind: str) -> tuple[int, ...]:
     """The ranks that ended first, if they ran out of this memory."""
     found = []
-    for death in roots(run)[:1]:
+    for death in root_deaths(run)[:1]:
         raised = death.raised
         if memory_kind == "gpu-memory" and raised is not None and "OutOfMemory" in raised.type:
             found.append(death.rank)

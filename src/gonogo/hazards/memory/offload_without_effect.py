@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.guarded.ends import rank_file_span
 from gonogo.evidence.guarded.records import PlacedTensors
-from gonogo.evidence.rehearsal.failures import few
+from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
@@ -84,11 +84,12 @@ def _describe_placed_tensors(places: list[PlacedTensors]) -> Text:
     each = [(_TENSOR_PLACE_LABELS[place.what], place) for place in places]
     return Text(
         "; ".join(
-            f"{place.count} {what.en} ({size(place.bytes)}: {few(place.names, 2)}) are on {place.device}"
+            f"{place.count} {what.en} ({size(place.bytes)}: {first_few_names(place.names, 2)}) are on {place.device}"
             for what, place in each
         ),
         "；".join(
-            f"{what.zh}中有 {place.count} 个（{size(place.bytes)}：{few(place.names, 2)}）位于 {place.device}"
+            f"{what.zh}中有 {place.count} 个（{size(place.bytes)}：{first_few_names(place.names, 2)}）"
+            f"位于 {place.device}"
             for what, place in each
         ),
     )

@@ -1,5 +1,5 @@
 from gonogo.evidence.field import whole_number
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
@@ -46,7 +46,7 @@ class NpuHcclTimeout(Hazard):
             if found is None or log.find(_HCCL) is None:
                 return
             certainty = Certainty.LIKELY if "507" not in found.match.group(0) else Certainty.POSSIBLE
-        if outside_training(log):
+        if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,

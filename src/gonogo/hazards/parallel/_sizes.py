@@ -1,6 +1,6 @@
 """Reads the sizes of Megatron's parallelism from a launch: Megatron-LM, ms-swift, Pai-Megatron-Patch."""
 
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.hazards.rule import Field, Launch
 
 
@@ -15,7 +15,7 @@ def integer_value(field: Field, default: int | None = 1) -> int | None:
         return default
     number = field.number
     if number is None:
-        number = whole_number_in(field.string)
+        number = parse_whole_number(field.string)
     return int(number) if number is not None and int(number) == number else None
 
 

@@ -1,6 +1,6 @@
 import math
 
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
 
@@ -17,7 +17,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
 
     def _view_shape_findings(self, failed_group: FailedRanks, world: int) -> Findings:
         found = _VIEW.search(failed_group.failure.message)
-        shape = sizes_in(found.group("shape")) if found is not None else []
+        shape = parse_shape_sizes(found.group("shape")) if found is not None else []
         size = int(found.group("size")) if found is not None else 0
         if len(shape) < 3 or 0 in shape or not size:
             return

@@ -12,7 +12,7 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             or not launch.variable("CUDA_DEVICE_MAX_CONNECTIONS").absent
         ):
             return  # frameworks set it themselves
-        if run.deepspeed_on:
+        if run.uses_deepspeed:
             return  # Megatron-DeepSpeed needs it only with sequence parallelism
         if not str(launch.program.get("")).rpartition("/")[2].startswith("pretrain_"):
             return

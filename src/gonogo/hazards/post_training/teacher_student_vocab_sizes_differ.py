@@ -1,4 +1,4 @@
-from gonogo.evidence.config.model import read_model
+from gonogo.evidence.config.model import read_model_config
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
@@ -11,7 +11,10 @@ class TeacherStudentVocabSizesDiffer(LoggedHazard):
         name = field.string
         if name is None or run.model is None or str(run.arguments.get("rlhf_type").get("gkd")) != "gkd":
             return
-        teacher, student = read_model(name, launch.cwd).value("vocab_size"), run.model.value("vocab_size")
+        teacher, student = (
+            read_model_config(name, launch.cwd).first_value("vocab_size"),
+            run.model.first_value("vocab_size"),
+        )
         if not isinstance(teacher, int) or not isinstance(student, int) or teacher == student:
             return
         yield self.finding(

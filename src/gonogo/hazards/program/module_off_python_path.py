@@ -1,6 +1,6 @@
 import os
 
-from gonogo.evidence.launch.command_line import quoted
+from gonogo.evidence.launch.command_line import quote_for_shell
 from gonogo.evidence.run import ImportOutsideSysPath
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
@@ -39,7 +39,7 @@ def _folder_text(folder: str) -> Text:
 
 def _choose_cures(launch: Launch, off_path: ImportOutsideSysPath, value: str) -> tuple[Text, ...]:
     first = translated("Start the program with PYTHONPATH={value} (there is nothing to install)").format(
-        value=quoted(value)
+        value=quote_for_shell(value)
     )
     program = launch.program.string
     if (

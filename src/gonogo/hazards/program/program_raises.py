@@ -1,16 +1,21 @@
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.failure.failure_facts import ended_by, failure_facts, first_error, is_raised_in_user_code
+from gonogo.evidence.failure.failure_facts import (
+    failure_facts,
+    first_root_error,
+    is_raised_in_user_code,
+    last_chained_error,
+)
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import (
     assumption_behind_failure,
-    class_of,
+    concerns_other_ranks,
     data_end_behind_failure,
+    exception_class_name,
     failed_ranks,
     failure_places,
-    is_of_other_ranks,
-    is_shortage,
-    shorten,
+    is_memory_shortage,
+    shorten_exception_message,
     synthetic_input_behind_failure,
 )
 from gonogo.evidence.rehearsal.record import Failure
@@ -59,7 +64,7 @@ class ProgramRaises(Hazard):
         """Any exception, except a pure out-of-memory error, which the shortage explains."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            if is_shortage(failed.first, failure):
+            if is_memory_shortage(failed.first, failure):
                 continue
             assumed = (
                 assumption_behind_failure(failed.first, failure)
@@ -69,9 +74,9 @@ class ProgramRaises(Hazard):
             yield self.finding(
                 translated("{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}").format(
                     reading=Text(f"{failure.reading}: ", f"{failure.reading}：") if failure.reading else "",
-                    message=shorten(failure.message) or failure.type,
+                    message=shorten_exception_message(failure.message) or failure.type,
                     cause=Text(f"; because of {first}", f"；起因：{first}")
-                    if (first := shorten(failure.cause))
+                    if (first := shorten_exception_message(failure.cause))
                     else "",
                     phase=PHASES[failure.phase],
                     step=failure.step,
@@ -84,10 +89,12 @@ class ProgramRaises(Hazard):
                     if assumed
                     else "",
                 ),
-                title=translated("The program raised {type}").format(type=class_of(failure) or failure.type),
+                title=translated("The program raised {type}").format(
+                    type=exception_class_name(failure) or failure.type
+                ),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
-                    *([self.texts["rehearse_all_ranks"]] if assumed and is_of_other_ranks(assumed) else []),
+                    *([self.texts["rehearse_all_ranks"]] if assumed and concerns_other_ranks(assumed) else []),
                     *self._choose_cures(failure, failed.first.versions),
                 ),
                 spans=failure_places(failure),
@@ -97,10 +104,10 @@ class ProgramRaises(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The earliest exception that is not a consequence of another; those are ``failure-elsewhere``."""
-        error = first_error(log)
+        error = first_root_error(log)
         if error is None:
             return
-        error = ended_by(log, error)
+        error = last_chained_error(log, error)
         raised = failure_facts(log).chain[-1]
         users = error.last_user_frame
         yield self.log_finding(

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
@@ -52,7 +52,7 @@ class QuantizedLoadStateDictCpu(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The error about a CPU device while a state dict is loaded, or if nothing shows that the model ran."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_CPU_DEVICE_PATTERN), None) or log.find(
             _CPU_DEVICE_PATTERN

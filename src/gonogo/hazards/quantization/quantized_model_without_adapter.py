@@ -19,7 +19,7 @@ class QuantizedModelWithoutAdapter(LoggedHazard):
         files = (*run.scripts, script, *script.imported)
         if any(word in one.source.data for one in files for word in _ADAPTS) or run.arguments.get("use_peft").truth:
             return
-        trainer = next((call for call in script.calls(*_TRAINER_CLASSES) if not call.has_star), None)
+        trainer = next((call for call in script.calls(*_TRAINER_CLASSES) if not call.has_unknown_kwargs), None)
         for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
             asked = [call.keyword(name) for name in ("load_in_4bit", "load_in_8bit")]
             if trainer is None or script.guarded_by(call.node) or not any(field.truth is True for field in asked):

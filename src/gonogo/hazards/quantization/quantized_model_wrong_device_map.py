@@ -1,8 +1,8 @@
 import ast
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.hazards.facts.device_map import local_rank_device_map_edits
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
@@ -21,7 +21,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             node = load.keyword_node("device_map")
             if (
                 node is None
-                or not any(load.passed(name) is not None for name in _QUANTIZATION_ARGUMENTS)
+                or not any(load.passed_keyword(name) is not None for name in _QUANTIZATION_ARGUMENTS)
                 or not is_trainer(trainer)
             ):
                 continue
@@ -33,7 +33,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             assert run.launch is not None
             yield self.finding(
                 self.texts["cause"].format(given=script.place(node).text, gpu=fixed),
-                certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if run.uses_deepspeed is False else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
@@ -55,7 +55,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
                 evidence, Certainty.CERTAIN, offloaded="offload" in text, on_several_gpus="multiple" in text
             )
             return
-        if outside_training(log):
+        if is_outside_training(log):
             return
         for error in log.errors_of(says=_ON_CPU):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
@@ -99,4 +99,4 @@ def _single_gpu_index(script: Script, node: ast.expr) -> int | None:
     if isinstance(value, int):
         return value
     text = str(value).removeprefix("cuda:") if isinstance(value, str) and value.startswith("cuda:") else ""
-    return whole_number_in(text)
+    return parse_whole_number(text)

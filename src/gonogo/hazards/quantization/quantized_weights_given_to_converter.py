@@ -1,4 +1,4 @@
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.log_rule import LoggedHazard, log_mentions
 from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
@@ -35,7 +35,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
 
 def _looks_packed(expected: str, got: str) -> bool:
     """Whether exactly one dimension differs, being a half, a quarter or an eighth of the expected one."""
-    wanted, found = (sizes_in(sizes) for sizes in (expected, got))
+    wanted, found = (parse_shape_sizes(sizes) for sizes in (expected, got))
     if len(wanted) != len(found):
         return False
     shares = [one / other for one, other in zip(wanted, found, strict=True) if one != other and other]

@@ -7,11 +7,13 @@ class RolloutEngineRanksDiverge(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge inside a colocated engine that waits for the other ranks."""
         divergence = rank_divergence(record)
-        if divergence is None or not divergence.of_engine:
+        if divergence is None or not divergence.engine_sides:
             return
-        telling = divergence.most_informative_side(*divergence.of_engine)
-        all_generate = divergence.divergence.kind == "other-size" and len(divergence.of_engine) == len(divergence.sides)
-        if all_generate and divergence.rank_test is None:
+        telling = divergence.most_informative_side(*divergence.engine_sides)
+        all_generate = divergence.divergence.kind == "other-size" and len(divergence.engine_sides) == len(
+            divergence.sides
+        )
+        if all_generate and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
                 telling,
@@ -19,7 +21,9 @@ class RolloutEngineRanksDiverge(Hazard):
                 reason=self.texts["same_prompts_required"],
             )
             return
-        made = any(side.call is not None and side.call.operator == ENGINE_CONSTRUCTION for side in divergence.of_engine)
+        made = any(
+            side.call is not None and side.call.operator == ENGINE_CONSTRUCTION for side in divergence.engine_sides
+        )
         yield self.divergence_finding(
             divergence,
             telling,

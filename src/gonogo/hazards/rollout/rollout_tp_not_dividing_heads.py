@@ -1,4 +1,4 @@
-from gonogo.evidence.config.model import read_model
+from gonogo.evidence.config.model import read_model_config
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.divisors import smallest_divisors_text
 from gonogo.hazards.log_rule import LoggedHazard
@@ -13,11 +13,11 @@ class RolloutTpNotDividingHeads(LoggedHazard):
         if command is not None:
             field = command.field("actor_rollout_ref.rollout.tensor_model_parallel_size")
             name = command.field("actor_rollout_ref.model.path").string
-            model = read_model(name, launch.cwd) if name else None
+            model = read_model_config(name, launch.cwd) if name else None
         else:
             field, model = run.arguments.get("vllm_tensor_parallel_size"), run.model
         size = whole_number(field)
-        heads = model.value("num_attention_heads", "n_head") if model is not None else None
+        heads = model.first_value("num_attention_heads", "n_head") if model is not None else None
         if size is None or size < 2 or not isinstance(heads, int) or heads % size == 0:
             return
         yield self.finding(

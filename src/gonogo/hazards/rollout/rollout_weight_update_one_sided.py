@@ -1,4 +1,4 @@
-from gonogo.evidence.rehearsal.failures import class_of, failed_ranks, failure_places
+from gonogo.evidence.rehearsal.failures import exception_class_name, failed_ranks, failure_places
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 _ENDLESS_WAIT_ERROR = "RolloutServerNeverMet"
@@ -9,7 +9,7 @@ class RolloutWeightUpdateOneSided(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A rank whose rehearsal ended because it or its server would have waited forever for the other."""
         for failed in failed_ranks(record):
-            if class_of(failed.failure) != _ENDLESS_WAIT_ERROR:
+            if exception_class_name(failed.failure) != _ENDLESS_WAIT_ERROR:
                 continue
             cause, path = _cause_and_path(failed.failure.message)
             alone = cause in (_JOINS_LATE, _SENDS_LATE)

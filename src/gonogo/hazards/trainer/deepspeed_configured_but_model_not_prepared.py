@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Run, Script
 class DeepspeedConfiguredButModelNotPrepared(LoggedHazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """``accelerator.backward`` under DeepSpeed in a program that never calls ``accelerator.prepare``."""
-        if run.deepspeed_on is not True or b"prepare" in script.source.data or len(run.scripts) > 1:
+        if run.uses_deepspeed is not True or b"prepare" in script.source.data or len(run.scripts) > 1:
             return
         if next(script.calls("accelerate.Accelerator"), None) is None:
             return

@@ -90,7 +90,7 @@ def repeated_forward_calls(script: Script) -> Iterator[tuple[Call, Call]]:
             continue
         name = method.args.args[1].arg
         yield from _first_pair_of_calls(
-            script, [script.call_at(node) for node in script.once(_calls_by_function).get((method, name), ())]
+            script, [script.call_at(node) for node in script.cached_result(_calls_by_function).get((method, name), ())]
         )
     if b"deepspeed.initialize" in script.source.data:
         groups: dict[tuple[int, str], list[Call]] = defaultdict(list)

@@ -14,9 +14,9 @@ _TENSOR_SIZE_PATTERN = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 def dummy_input_fixes(divergence: RankDivergence, run: Run) -> Iterator[Fix]:
     """Add an ``else`` that runs the tower on zeros to ``if pixels is not None: x = … self.tower(pixels) …``."""
-    for side, _ in divergence.calls:
+    for side, _ in divergence.sides_in_calls:
         sizes = {name: match[1] for name, kind in side.batch if (match := _TENSOR_SIZE_PATTERN.search(kind))}
-        for guard in divergence.own_guards(side):
+        for guard in divergence.conditions_of_side_alone(side):
             script = script_at(run, guard.path)
             for branch in script.nodes(ast.If) if script is not None else ():
                 if script is not None and branch.lineno == guard.line:

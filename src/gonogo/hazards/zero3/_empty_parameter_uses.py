@@ -123,7 +123,7 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
             continue
         seen = True
         yield EmptyParameterUse(error, _causes_from_error(log, error, embedding, on is True))
-    for cut in () if seen or log.errors else log.cut:
+    for cut in () if seen or log.errors else log.truncated_errors:
         if causes := _causes_from_cut_traceback(log, cut, on is True):
             seen = True
             yield EmptyParameterUse(cut, causes)

@@ -39,7 +39,7 @@ def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mappi
         if not log.find(_EVALUATION_PATTERN):
             return stuck, {InflightCause.COORDINATORS: Certainty.POSSIBLE, InflightCause.DYNAMIC: Certainty.POSSIBLE}
         return stuck, {InflightCause.COORDINATORS: Certainty.LIKELY, InflightCause.DYNAMIC: Certainty.POSSIBLE}
-    release = log.setup.release("deepspeed")
+    release = log.setup.release_numbers("deepspeed")
     dynamic = {InflightCause.DYNAMIC: Certainty.LIKELY, InflightCause.COORDINATORS: Certainty.POSSIBLE}
     coordinators = {InflightCause.COORDINATORS: Certainty.LIKELY, InflightCause.DYNAMIC: Certainty.POSSIBLE}
     if release is not None and release >= (0, 17):

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.script.script import Call, Script
-from gonogo.hazards.facts.zero_usage import dotted_name
+from gonogo.hazards.facts.zero_usage import dotted_name_or_empty
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _NON_MODEL_CLASS_WORDS = ("Tokenizer", "Processor", "Config", "Extractor", "Scheduler", "Adapter", "Dataset")
@@ -36,7 +36,7 @@ def zero3_configuring_calls(script: Script) -> tuple[Call, ...]:
 
 def _configuring_calls_by_function(script: Script) -> dict[ast.AST | None, list[Call]]:
     found: dict[ast.AST | None, list[Call]] = {}
-    for call in script.once(zero3_configuring_calls):
+    for call in script.cached_result(zero3_configuring_calls):
         found.setdefault(script.enclosing_function(call.node), []).append(call)
     return found
 
@@ -47,7 +47,7 @@ def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
 
 
 def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = script.once(_configuring_calls_by_function)
+    tells = script.cached_result(_configuring_calls_by_function)
     function = script.enclosing_function(node)
     if not tells and function is None:
         return None
@@ -88,7 +88,7 @@ def assigned_variable(script: Script, node: ast.AST) -> str | None:
     """The variable (``name`` or ``self.name``) to which a call is assigned; None if it isn't a plain assignment."""
     statement = script.statement(node)
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and statement.value is node:
-        return dotted_name(statement.targets[0]) or None
+        return dotted_name_or_empty(statement.targets[0]) or None
     return None
 
 
@@ -96,6 +96,6 @@ def is_passed_to(script: Script, name: str, *patterns: str) -> bool:
     """Whether a call that matches the patterns gets a variable as an argument."""
     for call in script.calls(*patterns):
         values = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        if any(dotted_name(value) == name for value in values):
+        if any(dotted_name_or_empty(value) == name for value in values):
             return True
     return False

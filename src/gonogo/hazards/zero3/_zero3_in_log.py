@@ -31,7 +31,7 @@ def is_single_process(log: FailureLog) -> bool | None:
     setup = log.setup
     if any(line.rank for line in log.lines) or log.passes("elastic/multiprocessing", "torch/distributed/run.py"):
         return False
-    if setup.launcher in ("torchrun", "accelerate", "deepspeed", "slurm") or setup.processes is not None:
+    if setup.launcher in ("torchrun", "accelerate", "deepspeed", "slurm") or setup.processes_per_node is not None:
         return False
     frames = [frame for error in log.errors for frame in error.all_frames]
     if any(frame.path.endswith("llamafactory/launcher.py") and frame.function == "<module>" for frame in frames):
@@ -52,7 +52,7 @@ def find_error_or_line(log: FailureLog, says: Pattern, *types: str) -> LoggedErr
 
 def find_cut_traceback(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:
     """A traceback without its last line whose innermost frame is in that file and function and matches ``code``."""
-    for error in log.cut:
+    for error in log.truncated_errors:
         last = error.innermost
         if last is None or path not in last.path or (functions and last.function.strip("_") not in functions):
             continue

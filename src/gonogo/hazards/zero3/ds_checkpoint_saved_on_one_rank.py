@@ -22,9 +22,9 @@ class DsCheckpointSavedOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge because only one saves a checkpoint."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None or divergence.rank_condition is None:
             return
-        side, _ = divergence.rank_test
+        side, _ = divergence.rank_condition
         if "save_checkpoint" in side.functions:
             yield self.divergence_finding(
                 divergence, side, cure=self.texts["call_on_all_ranks"], reason=self.texts["divergence_reason"]
@@ -40,7 +40,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
         """``save_checkpoint`` of an engine, or ``save_state`` of an accelerator, that one rank calls."""
         data = script.source.data
         if (
-            run.deepspeed_on is False
+            run.uses_deepspeed is False
             or run.world_size == 1
             or (b".save_checkpoint(" not in data and b".save_state(" not in data)
         ):
@@ -49,7 +49,7 @@ class DsCheckpointSavedOnOneRank(Hazard):
             if call.method == "save_checkpoint":
                 if not is_engine(script, call.receiver):
                     continue
-            elif not run.deepspeed_on:
+            elif not run.uses_deepspeed:
                 continue
             test = find_single_rank_test(script, call.node)
             if test is None:

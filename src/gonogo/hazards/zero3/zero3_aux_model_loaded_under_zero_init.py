@@ -23,7 +23,7 @@ _METRICS = ("bertscore", "perplexity")
 class Zero3AuxModelLoadedUnderZeroInit(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """A metric that loads a model of its own while a Trainer's arguments keep ZeRO-3's config active."""
-        if run.zero_stage != 3 or not script.once(zero3_configuring_calls):
+        if run.zero_stage != 3 or not script.cached_result(zero3_configuring_calls):
             return
         for call, what in _metric_model_loads(script):
             if is_under_zero_condition(script, call.node) or any(

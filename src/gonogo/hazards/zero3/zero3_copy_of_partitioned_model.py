@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_before_deepspeed_initialize,
     is_engine,
     is_in_gathered_parameters,
@@ -43,7 +43,7 @@ def _is_partitioned(script: Script, call: ast.Call, model: ast.expr) -> bool:
     inner = model.value if isinstance(model, ast.Attribute) and model.attr == "module" else model
     if is_engine(script, inner):
         return True
-    name = dotted_name(model)
+    name = dotted_name_or_empty(model)
     for load in model_loads(script):
         if assigned_variable(script, load.node) == name and load.line < call.lineno:
             return is_zero3_configured_at(script, load.node) is True

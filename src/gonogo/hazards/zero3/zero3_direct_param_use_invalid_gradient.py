@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, innermost_frame
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_usage import (
     has_peft,
@@ -25,7 +25,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         """Loss terms that are computed from parameters, such as ``sum(p.sum() for p in m.parameters()) * 0.0``."""
         if run.zero_stage != 3:
             return
-        for use in script.once(parameter_uses):
+        for use in script.cached_result(parameter_uses):
             if use.kind == "passed" or use.gathered or use.no_grad or use.registered or use.own:
                 continue
             if use.kind == "weight-reduced" and is_inside_module_class(script, use.node):
@@ -66,7 +66,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             invalid = self.patterns["invalid"].search(failure.message)
             if invalid is None or failed.zero_stage not in (None, 3):
                 continue
-            term = innermost(failure.origin, "user")
+            term = innermost_frame(failure.origin, "user")
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(
@@ -78,7 +78,7 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                     place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
                 ),
                 cure=self.cures,
-                spans=places(
+                spans=frame_spans(
                     (term, translated("parameters are used here, partitioned")),
                     (failure.innermost("user"), translated("the backward that fails")),
                 ),

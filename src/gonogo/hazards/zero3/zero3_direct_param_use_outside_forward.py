@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_before_deepspeed_initialize,
     is_behind_option,
     is_engine,
@@ -26,7 +26,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
         """A weight that is passed to an operator of torch outside of every module's forward."""
         if run.zero_stage != 3:
             return
-        for use in script.once(parameter_uses):
+        for use in script.cached_result(parameter_uses):
             if (
                 use.kind != "passed"
                 or use.gathered
@@ -44,9 +44,9 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 continue
             root = root_of(use.module)
             function = script.enclosing_function(use.node)
-            handed = function is not None and function.name == "compute_loss" and dotted_name(root) == "model"
+            handed = function is not None and function.name == "compute_loss" and dotted_name_or_empty(root) == "model"
             sure = not is_behind_option(script, use.node) and (
-                handed or is_trained(script, dotted_name(root)) or is_engine(script, root)
+                handed or is_trained(script, dotted_name_or_empty(root)) or is_engine(script, root)
             )
             yield self.finding(
                 self.texts["cause_in_script"].format(

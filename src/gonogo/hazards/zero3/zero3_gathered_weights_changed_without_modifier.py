@@ -20,7 +20,12 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             return
         for call in script.calls("*.GatheredParameters"):
             rank = call.keyword("modifier_rank")
-            if rank.unknown or (rank.known and rank.value is not None) or len(call.node.args) != 1 or call.has_star:
+            if (
+                rank.unknown
+                or (rank.known and rank.value is not None)
+                or len(call.node.args) != 1
+                or call.has_unknown_kwargs
+            ):
                 continue
             block = script.statement(call.node)
             if not isinstance(block, (ast.With, ast.AsyncWith)):

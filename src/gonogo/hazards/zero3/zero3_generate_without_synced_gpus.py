@@ -5,7 +5,7 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_engine,
     is_in_gathered_parameters,
     is_trained,
@@ -64,7 +64,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         """``generate`` with ``synced_gpus=False``, or without it if transformers doesn't know about ZeRO-3."""
         if run.zero_stage != 3 or b".generate(" not in script.source.data or run.world_size == 1:
             return
-        seen = any(one.once(zero3_configuring_calls) for one in run.scripts)
+        seen = any(one.cached_result(zero3_configuring_calls) for one in run.scripts)
         old = run.environment.within("transformers", "<4.28")
         for call in script.calls("*.generate"):
             synced = call.keyword("synced_gpus")
@@ -109,7 +109,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             stall.evidence,
             self.texts["cause_in_log"],
             cure=_CURE,
-            certainty=stall.at_most(Certainty.LIKELY),
+            certainty=stall.cap_certainty(Certainty.LIKELY),
             confirm=translated("py-spy dump shows some ranks inside generate and others past it"),
         )
 
@@ -128,4 +128,4 @@ def _is_engine_call(script: Script, call: Call) -> bool:
     if receiver is None or next(script.calls("deepspeed.initialize"), None) is None:
         return False
     inner = receiver.value if isinstance(receiver, ast.Attribute) and receiver.attr == "module" else receiver
-    return is_engine(script, inner) or is_trained(script, dotted_name(inner))
+    return is_engine(script, inner) or is_trained(script, dotted_name_or_empty(inner))

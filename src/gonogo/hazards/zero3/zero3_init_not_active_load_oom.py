@@ -36,7 +36,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
         for call in model_loads(script):
             if is_zero3_configured_at(script, call.node) is not False or call.keyword("quantization_config").known:
                 continue
-            first = next((one for one in script.once(zero3_configuring_calls) if one.line > call.line), None)
+            first = next((one for one in script.cached_result(zero3_configuring_calls) if one.line > call.line), None)
             if first is None or "Accelerator" in first.name:
                 continue
             yield self._file_finding(run, call, self.texts["loaded_too_early_cause"].format(line=first.line), first)

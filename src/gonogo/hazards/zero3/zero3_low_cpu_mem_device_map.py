@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
+from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten_exception_message
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
@@ -57,7 +57,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             if "device_map" not in message and "low_cpu_mem_usage" not in message:
                 continue
             yield self.finding(
-                self.texts["cause_in_rehearsal"].format(world=record.world_size, message=shorten(message)),
+                self.texts["cause_in_rehearsal"].format(
+                    world=record.world_size, message=shorten_exception_message(message)
+                ),
                 cure=self.cures,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,

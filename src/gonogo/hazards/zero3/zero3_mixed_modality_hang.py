@@ -8,7 +8,7 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_inside_module_class,
     is_under_zero_condition,
     mentions_self,
@@ -30,7 +30,7 @@ class Zero3MixedModalityHang(Hazard):
             return
         towers = [side for side in divergence.sides if self.patterns["tower"].search(names_in_call(side))]
         unlike = 0 < len(towers) < len(divergence.sides) or divergence.batches_differ
-        if unlike and divergence.gathers and divergence.rank_test is None:
+        if unlike and divergence.gathers_weights and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(*towers),
@@ -65,7 +65,7 @@ class Zero3MixedModalityHang(Hazard):
             if not any(word in tower.attr.lower() for word in _TOWERS) or is_under_zero_condition(script, node):
                 continue
             test = next((one for one in script.guarded_by(node) if _depends_on_batch(one)), None)
-            if test is None or script.once(_calls_by_name)[function, dotted_name(tower)] > 1:
+            if test is None or script.cached_result(_calls_by_name)[function, dotted_name_or_empty(tower)] > 1:
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(call=source_text(script, node, 50), tower=tower.attr),
@@ -89,12 +89,12 @@ class Zero3MixedModalityHang(Hazard):
         named, cache = find_multimodal_mention(log), stall.trace_cache
         if not named and not stall.disagreed and (cache is None or stall.time_outs):
             return
-        shown = named and (cache is not None or stall.diverged)
+        shown = named and (cache is not None or stall.has_diverged)
         yield self.log_finding(
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),
         )
@@ -104,10 +104,12 @@ def _depends_on_batch(test: ast.expr) -> bool:
     """Whether a test depends on the batch: ``images is not None``, ``mask.any()``, ``"pixel_values" in batch``."""
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.In)):
         return not mentions_self(test.left)
-    called = (dotted_name(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
+    called = (dotted_name_or_empty(each.func) for each in ast.walk(test) if isinstance(each, ast.Call))
     return any(name.rpartition(".")[2] in _SIZE_FUNCTIONS for name in called) and not mentions_self(test)
 
 
 def _calls_by_name(script: Script) -> Counter[tuple[ast.AST | None, str]]:
     """How often each function calls what it calls."""
-    return Counter((script.enclosing_function(call), dotted_name(call.func)) for call in script.nodes(ast.Call))
+    return Counter(
+        (script.enclosing_function(call), dotted_name_or_empty(call.func)) for call in script.nodes(ast.Call)
+    )

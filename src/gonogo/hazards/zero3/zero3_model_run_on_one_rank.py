@@ -6,7 +6,7 @@ from gonogo.finding.divergence import CollectiveCall, EnclosingCondition
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
 from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_behind_option,
     is_engine,
     is_in_gathered_parameters,
@@ -33,9 +33,9 @@ class Zero3ModelRunOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge because only one runs the model."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None or divergence.rank_condition is None:
             return
-        side, guard = divergence.rank_test
+        side, guard = divergence.rank_condition
         call = side.call
         runs_model = call is not None and (call.parameters or call.module) and not _in_forward(call, guard)
         if runs_model and divergence.zero_stage == 3:
@@ -93,4 +93,4 @@ def _runs_the_model(script: Script, node: ast.Call) -> bool:
     if func.attr not in ("generate", "forward"):
         return False
     inner = func.value.value if isinstance(func.value, ast.Attribute) and func.value.attr == "module" else func.value
-    return is_engine(script, inner) or is_trained(script, dotted_name(inner))
+    return is_engine(script, inner) or is_trained(script, dotted_name_or_empty(inner))

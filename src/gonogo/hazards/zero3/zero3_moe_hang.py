@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import find_moe_mention, find_multimodal_mention
-from gonogo.evidence.log.progress import before_first_step
+from gonogo.evidence.log.progress import is_before_first_step
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
@@ -39,7 +39,7 @@ class Zero3MoeHang(Hazard):
         if divergence is None:
             return
         reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
-        if reached and divergence.gathers and divergence.rank_test is None:
+        if reached and divergence.gathers_weights and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
                 divergence.most_informative_side(*reached),
@@ -97,7 +97,7 @@ class Zero3MoeHang(Hazard):
             stall.evidence,
             self.texts["cause_in_log"],
             cure=self.cures,
-            certainty=stall.at_most(_judge_certainty(log, stall)) if experts else Certainty.POSSIBLE,
+            certainty=stall.cap_certainty(_judge_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(
                 one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)
             ),
@@ -107,9 +107,9 @@ class Zero3MoeHang(Hazard):
 
 def _judge_certainty(log: FailureLog, stall: Stall) -> Certainty:
     """The certainty for a model with experts: certain if ranks diverge in a gather and it has no vision or audio."""
-    if stall.diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
+    if stall.has_diverged and stall.is_in_gather and not stall.disagreed and not find_multimodal_mention(log):
         return Certainty.CERTAIN
-    return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.diverged else Certainty.POSSIBLE
+    return Certainty.LIKELY if stall.zero3 or stall.trace_cache or stall.has_diverged else Certainty.POSSIBLE
 
 
 def _gathers_different_modules(log: FailureLog, stall: Stall) -> bool:
@@ -117,5 +117,5 @@ def _gathers_different_modules(log: FailureLog, stall: Stall) -> bool:
     if not stall.is_in_gather or find_multimodal_mention(log):
         return False
     # Before the end of the first step only ZeRO-3 runs this many collectives.
-    early = FEW < (stall.first_sequence or 0) < _MAX_COLLECTIVES_PER_STEP and before_first_step(log)
-    return bool(stall.zero3 or stall.diverged or early)
+    early = FEW < (stall.first_sequence or 0) < _MAX_COLLECTIVES_PER_STEP and is_before_first_step(log)
+    return bool(stall.zero3 or stall.has_diverged or early)

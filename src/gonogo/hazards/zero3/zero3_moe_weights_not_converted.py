@@ -1,5 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends_with, places
+from gonogo.evidence.rehearsal.failures import (
+    failed_ranks,
+    failure_places,
+    frame_spans,
+    innermost_frame,
+    path_ends_with,
+)
 from gonogo.hazards.facts.drawn_weights import (
     abbreviated_names,
     find_load_report,
@@ -69,7 +75,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     names=abbreviated_names(lost.held),
                 ),
                 cure=self.cures,
-                spans=places((innermost(lost.frames, "user"), None)),
+                spans=frame_spans((innermost_frame(lost.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(rank.rank for rank, _ in losing)),
             )
 
@@ -89,7 +95,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 )
                 return
         reported = find_load_report(log)
-        release = log.setup.release("transformers")
+        release = log.setup.release_numbers("transformers")
         if reported is None or not on or (release is not None and release[:2] != (5, 0)):
             return
         report, rows = reported

@@ -1,8 +1,8 @@
-from gonogo.evidence.log.context import under_zero3
+from gonogo.evidence.log.context import is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.rehearsal.device_mismatch import device_mismatch
-from gonogo.evidence.rehearsal.failures import failed_ranks, path_ends_with, places, setting
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, nested_value, path_ends_with
 from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
 from gonogo.hazards.rule import (
     Certainty,
@@ -22,7 +22,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         """Stage 3, an offloaded optimizer and clipping, under one of the faulty versions."""
         if config.zero_stage != 3 or run.environment.within("deepspeed", ">=0.14.1,<0.14.3") is not True:
             return
-        offload, clipping = config.offload("optimizer"), config.get("gradient_clipping")
+        offload, clipping = config.offload_target("optimizer"), config.get("gradient_clipping")
         limit = clipping.number
         if offload.get() not in ("cpu", "nvme") or clipping.absent or limit == 0:
             return
@@ -60,7 +60,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             if mismatch is None or not mismatch.involves_cpu:
                 continue
             version = failed.first.versions.get("deepspeed", "?")
-            limit = setting(failed.first.deepspeed_config, "gradient_clipping")
+            limit = nested_value(failed.first.deepspeed_config, "gradient_clipping")
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(
                     version=version,
@@ -68,7 +68,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                     limit="?" if limit is None else limit,
                 ),
                 cure=self.cures,
-                spans=places(
+                spans=frame_spans(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
                     (failure.innermost("user"), translated("the failing code is reached from here")),
                 ),
@@ -77,7 +77,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU in ``unscale_and_clip_grads``; elsewhere only if version or config suggest it."""
-        release = log.setup.release("deepspeed")
+        release = log.setup.release_numbers("deepspeed")
         for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, log, release)
             if certainty is not None:
@@ -122,7 +122,7 @@ def _judge_certainty(
         return None
     if log.find(_CLIPS) is not None:
         return Certainty.LIKELY
-    offloads, zero3 = log.setup.offloads("optimizer"), under_zero3(log)
+    offloads, zero3 = log.setup.offloads("optimizer"), is_under_zero3(log)
     if zero3 is False or offloads is False:
         return None
     if faulty and (zero3 or offloads):
@@ -137,6 +137,6 @@ def _judge_certainty(
 
 def _find_cut_step_traceback(log: FailureLog, release: tuple[int, ...] | None) -> LoggedError | None:
     """A traceback that ends in the engine's step; None if version or stage rule this hazard out."""
-    if under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY_VERSIONS):
+    if is_under_zero3(log) is False or (release is not None and release[:3] not in _FAULTY_VERSIONS):
         return None
     return find_truncated_error(log, ("deepspeed/runtime/engine.py", "_take_model_step"), max_frames=1)

@@ -1,4 +1,4 @@
-from gonogo.evidence.log.context import outside_training, under_zero3
+from gonogo.evidence.log.context import is_outside_training, is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, translated
 
@@ -18,7 +18,12 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         if config.zero_stage != 3 or run.environment.within("deepspeed", "==0.5.5") is not True:
             return
         offload = next(
-            (field for what in ("optimizer", "param") if (field := config.offload(what)).get() in ("cpu", "nvme")), None
+            (
+                field
+                for what in ("optimizer", "param")
+                if (field := config.offload_target(what)).get() in ("cpu", "nvme")
+            ),
+            None,
         )
         if offload is None:
             return
@@ -36,7 +41,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """NCCL's error about a CPU tensor; version, frames and setup tell how certain it is."""
-        if outside_training(log):
+        if is_outside_training(log):
             return
         evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
         certainty = _judge_certainty(evidence, log) if evidence is not None else None
@@ -53,11 +58,11 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
 
 
 def _judge_certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Certainty | None:
-    release = log.setup.release("deepspeed")
+    release = log.setup.release_numbers("deepspeed")
     frames = evidence.frames if isinstance(evidence, LoggedError) else ()
     passes = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
     elsewhere = isinstance(evidence, LoggedError) and evidence.passes(*_UNRELATED_FRAMES)
-    zero3 = under_zero3(log)
+    zero3 = is_under_zero3(log)
     if zero3 is False:
         return None
     if frames and not passes:

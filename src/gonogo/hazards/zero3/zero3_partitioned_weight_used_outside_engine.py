@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import (
     TRAINERS,
-    dotted_name,
+    dotted_name_or_empty,
     is_inside_module_class,
     is_under_zero_condition,
     stage_span,
@@ -79,6 +79,6 @@ def _find_model_call(script: Script, name: str, after: int) -> ast.Call | None:
         func = node.func
         if isinstance(func, ast.Attribute) and func.attr in ("generate", "forward"):
             func = func.value
-        if isinstance(func, (ast.Name, ast.Attribute)) and dotted_name(func) == name and node.lineno > after:
+        if isinstance(func, (ast.Name, ast.Attribute)) and dotted_name_or_empty(func) == name and node.lineno > after:
             return node
     return None

@@ -74,7 +74,7 @@ class Zero3QuantizedModel(Hazard):
             bits = 8 if call.keyword("load_in_8bit").truth else 4 if call.keyword("load_in_4bit").truth else 0
             if script.guarded_by(call.node):
                 continue  # the condition may exclude it
-            if not bits or (bits == 4 and (call.has_star or call.has("bnb_4bit_quant_storage"))):
+            if not bits or (bits == 4 and (call.has_unknown_kwargs or call.has("bnb_4bit_quant_storage"))):
                 continue
             yield self._file_finding(
                 run,

@@ -1,10 +1,10 @@
 import ast
 from math import prod
 
-from gonogo.evidence.failure.message import sizes_in
+from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     is_before_deepspeed_initialize,
     is_behind_option,
     is_engine,
@@ -43,7 +43,12 @@ class Zero3SavedEmptyWeights(Hazard):
             return
         for call in script.calls("*.save_pretrained", "*.state_dict"):
             model = call.receiver
-            if model is None or call.has("state_dict") or call.has_star or is_in_gathered_parameters(script, call.node):
+            if (
+                model is None
+                or call.has("state_dict")
+                or call.has_unknown_kwargs
+                or is_in_gathered_parameters(script, call.node)
+            ):
                 continue
             if (
                 not _is_partitioned(script, model)
@@ -87,7 +92,7 @@ class Zero3SavedEmptyWeights(Hazard):
         for mismatch in mismatches:
             if mismatch.saved == "0" and mismatch.current != "0":
                 return mismatch.evidence, Certainty.CERTAIN
-        ones = [m for m in mismatches if m.saved == "1" and prod(sizes_in(m.current)) > 1]
+        ones = [m for m in mismatches if m.saved == "1" and prod(parse_shape_sizes(m.current)) > 1]
         if len(ones) > 1 or (ones and is_under_zero3(log)):
             return ones[0].evidence, Certainty.LIKELY
         if evidence := find_error_or_line(log, _CANNOT_GATHER_PATTERN, "ValueError"):
@@ -109,7 +114,7 @@ def _is_partitioned(script: Script, node: ast.expr) -> bool:
     kinds = script.kinds_of(node)
     if any(kind.endswith(("Accelerator.unwrap_model", "deepspeed.initialize.module")) for kind in kinds):
         return True
-    name = dotted_name(node)
+    name = dotted_name_or_empty(node)
     return name in ("trainer.model", "trainer.model_wrapped") or (
         is_trained(script, name) and next(script.calls("deepspeed.initialize"), None) is not None
     )

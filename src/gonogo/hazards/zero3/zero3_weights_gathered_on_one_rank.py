@@ -35,9 +35,9 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge because only one gathers weights."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None or divergence.rank_condition is None:
             return
-        side, _ = divergence.rank_test
+        side, _ = divergence.rank_condition
         if divergence.zero_stage == 3 and _gathers_full_weights(side):
             yield self.divergence_finding(
                 divergence, side, cure=self.texts["call_on_all_ranks"], reason=self.texts["divergence_reason"]

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.hazards.facts.training_framework import try_edit
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     engine_calls,
     find_module_of_parameters,
     is_engine,
@@ -28,7 +28,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             if parameters is None or is_under_zero_condition(script, call.node):
                 continue
             root = root_of(find_module_of_parameters(script, parameters) or parameters)
-            if not is_engine(script, root) and not is_trained(script, dotted_name(root)):
+            if not is_engine(script, root) and not is_trained(script, dotted_name_or_empty(root)):
                 continue
             clipping = run.config.get("gradient_clipping")
             limit = _max_norm(call)

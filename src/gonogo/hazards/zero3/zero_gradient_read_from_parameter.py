@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import (
-    dotted_name,
+    dotted_name_or_empty,
     find_module_of_parameters,
     is_engine,
     is_trained,
@@ -29,7 +29,7 @@ class ZeroGradientReadFromParameter(Hazard):
             if loop is None or module is None or loop.lineno in seen or is_under_zero_condition(script, node):
                 continue
             root = root_of(module)
-            if not is_engine(script, root) and not is_trained(script, dotted_name(root)):
+            if not is_engine(script, root) and not is_trained(script, dotted_name_or_empty(root)):
                 continue
             function = script.enclosing_function(node)
             before = [one for one in script.calls("*.backward") if one.line < node.lineno]

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.failures import failed_ranks, places, setting
+from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, nested_value
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
@@ -26,14 +26,14 @@ class ZeroInitBelowStage3(Hazard):
         """An empty parameter of the trained model, in an engine of a lower stage."""
         for failed in failed_ranks(record):
             failure = failed.failure
-            stage = setting(failed.first.deepspeed_config, "zero_optimization", "stage")
+            stage = nested_value(failed.first.deepspeed_config, "zero_optimization", "stage")
             empty = next((one for one in failure.operands if one.kind == "parameter" and one.shape == (0,)), None)
             if stage not in (0, 1, 2) or empty is None:
                 continue
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(parameter=empty.parameter, stage=stage),
                 cure=self.cures,
-                spans=places((failure.innermost("user"), translated("the failing code is reached from here"))),
+                spans=frame_spans((failure.innermost("user"), translated("the failing code is reached from here"))),
                 ranks=failed.ranks,
             )
 

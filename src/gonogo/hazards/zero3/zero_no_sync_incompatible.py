@@ -98,7 +98,7 @@ class ZeroNoSyncIncompatible(Hazard):
 
 def _find_cut_traceback(log: FailureLog) -> LoggedError | None:
     """A traceback that was cut where no_sync is entered, which never fails in torch's own version."""
-    for error in log.cut:
+    for error in log.truncated_errors:
         frames = [frame for frame in error.frames if "contextlib" not in frame.path]
         last = frames[-1] if frames else None
         if last and last.function == "no_sync" and any(path in last.path for path in _NO_SYNC_CALLERS):

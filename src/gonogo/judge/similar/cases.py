@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.role import Role
-from gonogo.evidence.log.source import sources
+from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, load_or_build
 from gonogo.hazards.index import all_hazards
@@ -67,5 +67,5 @@ def _frame_features(text: bytes) -> Features:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.log")
         path.write_bytes(text)
-        log = read_logs(sources([str(path)])[0], (), Setup())
-    return traceback_features([*(error for error in log.errors if error.role is Role.ROOT), *log.cut])
+        log = read_logs(find_log_sources([str(path)])[0], (), Setup())
+    return traceback_features([*(error for error in log.errors if error.role is Role.ROOT), *log.truncated_errors])

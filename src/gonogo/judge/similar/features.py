@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from zlib import crc32
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.progress import last_steps
 from gonogo.evidence.log.role import Role
@@ -49,7 +49,7 @@ def features_of(log: FailureLog) -> Features:
     """The features of a run's logs; empty if they show no failure."""
     found: Features = {}
     roots = [error for error in log.errors if error.role is Role.ROOT]
-    for error in [*roots, *log.cut][:_MAX_ERRORS]:
+    for error in [*roots, *log.truncated_errors][:_MAX_ERRORS]:
         _add_features(found, _error_features(error))
     if not found:
         for text in islice(_distinctive_lines(log), _MAX_LINES):
@@ -132,5 +132,5 @@ def _frame_feature(frame: LogFrame) -> str:
     path = frame.path.replace("\\", "/")
     if not frame.function or frame.function.startswith("<"):
         return ""
-    inside = _PACKAGE_FOLDER_PATTERN.split(path)[-1] if is_library(path) else path.rpartition("/")[2]
+    inside = _PACKAGE_FOLDER_PATTERN.split(path)[-1] if is_library_path(path) else path.rpartition("/")[2]
     return f"{inside}:{frame.function}"

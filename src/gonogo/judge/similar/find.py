@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from functools import cache
 
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
 from gonogo.finding.log_answer import SimilarThread
@@ -69,7 +69,7 @@ def hazards_with_similar_cases(log: FailureLog) -> list[str]:
     A program's own frames have the same names everywhere (``main`` in ``train.py``), so they mean nothing on their
     own.
     """
-    cut = [error for error in log.cut if any(is_library(frame.path) for frame in error.frames)]
+    cut = [error for error in log.truncated_errors if any(is_library_path(frame.path) for frame in error.frames)]
     index = _cases()
     parts: dict[str, float] = {}
     for part, number in index.containing(traceback_features(cut)):

@@ -20,7 +20,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.record import Failure, Operand, RankRecord
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import uses_name, words
+from gonogo.evidence.script.identifiers import split_identifier, uses_name
 from gonogo.finding import translated
 from gonogo.prepare.columns import rows_for_two_steps
 from gonogo.prepare.generated.array_files import ARRAY_SUFFIXES, FREE_SIZES, ArrayLayout
@@ -113,7 +113,7 @@ def _is_of_tokens(scope: ReadScope, reader: str) -> bool:
 
 
 def _is_of_labels(path: str) -> bool:
-    return bool(_LABEL_WORDS & set(words(os.path.basename(path.rstrip("/")))))
+    return bool(_LABEL_WORDS & set(split_identifier(os.path.basename(path.rstrip("/")))))
 
 
 def _free(known: Sequence[RequiredInput], *more: int) -> int:

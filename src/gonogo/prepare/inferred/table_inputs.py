@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gonogo.evidence.field import Field
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import last_name, words
+from gonogo.evidence.script.identifiers import last_name, split_identifier
 from gonogo.finding import translated
 from gonogo.prepare.inferred.read_scope import ReadScope, scopes_at_failure
 from gonogo.prepare.named_inputs import argument_node, resolve_option
@@ -69,7 +69,9 @@ def table_columns(scope: ReadScope, run: Run) -> dict[str, str]:
     dates = set(_date_columns(scope, run))
     found: dict[str, str] = {}
     for name in (*dates, *_named(scope, run)):
-        found.setdefault(name, "date" if name in dates or _DATE_WORDS & set(words(name)) else _kind(scope, name))
+        found.setdefault(
+            name, "date" if name in dates or _DATE_WORDS & set(split_identifier(name)) else _kind(scope, name)
+        )
     for name in _computed(scope):
         if name not in dates:
             found.pop(name, None)
@@ -187,7 +189,7 @@ def _computed(scope: ReadScope) -> set[str]:
 
 def _kind(scope: ReadScope, name: str) -> str:
     """``label`` for whole numbers (``table["churned"].astype(int)``) and classes by name, ``float`` for others."""
-    if _CLASS_WORDS & set(words(name)):
+    if _CLASS_WORDS & set(split_identifier(name)):
         return "label"
     for call in scope.calls("*.astype"):
         of = call.receiver

@@ -19,7 +19,7 @@ import msgspec
 from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
-from gonogo.evidence.launch.command_words import shortened
+from gonogo.evidence.launch.command_words import shorten_command
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
@@ -87,7 +87,7 @@ def capture_launch(
     if arguments is None:
         raise ValueError(f"{words} is no call of {launcher.described.name}")
     question = LaunchQuery(launcher.described.name, arguments, surroundings, str(answer_path))
-    command = shortened(words)
+    command = shorten_command(words)
     try:
         process = subprocess.run(
             world.command(python_module(python, "gonogo.rehearse.launch.capture")),

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from gonogo.evidence.launch.command_words import is_python
-from gonogo.evidence.paths import opened
+from gonogo.evidence.paths import open_for_reading
 
 _MAX_FILES = 200
 _MAX_BYTES = 4 << 20
@@ -141,7 +141,7 @@ def _imported_names(import_list: str) -> list[str]:
 def _read_text_start(path: str, max_bytes: int) -> str | None:
     """The beginning of a text file; None if it can't be read or isn't text."""
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             data = file.read(max_bytes)
     except OSError:
         return None

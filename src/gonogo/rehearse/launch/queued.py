@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.environment.instances import parse_instance_type
 from gonogo.evidence.launch.job_file import YAML, file_of_command, notebook_of_command, notebook_source
-from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled_variables
-from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
+from gonogo.evidence.launch.jobs.workload import Workload, local_path_of_mount, shell_code_of, unfilled_variables
+from gonogo.evidence.launch.manifest import is_manifest, parse_workloads, template_note
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -86,7 +86,7 @@ def _find_job(path: str, source: SourceFile) -> Workload:
     """The only job in a file, or of several the one with accelerators. Raises UserError if there isn't just one."""
     if (note := template_note(source)) is not None:
         raise UserError(translated("{path}: {note}").format(path=path, note=note))
-    found = [work for work in (workloads(source) if is_manifest(source) else ()) if work.words]
+    found = [work for work in (parse_workloads(source) if is_manifest(source) else ()) if work.words]
     found = [work for work in found if len(found) == 1 or work.numbers or work.gpus]
     if len(found) != 1 or any(word.text is None for word in found[0].words):
         raise UserError(_NOT_EXACTLY_ONE_JOB.format(path=path))
@@ -106,7 +106,7 @@ def _command_of_notebook(name: str) -> list[str]:
 def machine_of(workload: Workload) -> str | None:
     """``8xH100-80G``, or as much of it as the job states; None if it states neither number nor kind."""
     name = _GPU_BY_ACCELERATOR.get((workload.accelerator or "").lower(), workload.accelerator)
-    instance = rented((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
+    instance = parse_instance_type((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances
     if instance is not None:
         if workload.gpus in (None, instance[0].count):
             return instance[0].name
@@ -129,14 +129,14 @@ def _job_command(workload: Workload, path: Path) -> list[str]:
     lines = [f"cd {shlex.quote(str(folder))}"] if str(folder) != "." else []
     lines += [f"export {name}={shlex.quote(word.text)}" for name, word in workload.environment.items()
               if word.text is not None and name.isidentifier()]  # fmt: skip
-    script = script_of(workload)
+    script = shell_code_of(workload)
     lines.append((script.text or "") if script is not None else shlex.join(word.text or "" for word in workload.words))
     return ["bash", "-c", _replace_mounted_paths("\n".join(lines), workload, path)]
 
 
 def _replace_mounted_paths(code: str, workload: Workload, path: Path) -> str:
     """The code with the paths of the job's mounts replaced by the corresponding local paths."""
-    here = {there: brought(workload, there, path.parent.absolute()) or there for there in workload.mounts}
+    here = {there: local_path_of_mount(workload, there, path.parent.absolute()) or there for there in workload.mounts}
     if workload.files:
         folder = tempfile.mkdtemp(prefix="gonogo-job-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

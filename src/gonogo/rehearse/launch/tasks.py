@@ -19,7 +19,7 @@ from gonogo.evidence.launch.launchers import runners, slurm
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES, parse_hostfile
 from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.launch.reading import typed_words
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.source_file import SourceFile
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, is_unspecified_count
 
@@ -60,8 +60,8 @@ def job_variables(script: Path, environment: Mapping[str, str]) -> dict[str, str
     options = slurm.sbatch_directives(SourceFile.read(script))
     if not options:
         return {}
-    found = slurm.variables(options)
-    nodes = whole_number_in(found.get("SLURM_NNODES", "1")) or 1
+    found = slurm.slurm_variables(options)
+    nodes = parse_whole_number(found.get("SLURM_NNODES", "1")) or 1
     name = options.get("job-name", Field.missing()).string or script.name
     return {
         **found,
@@ -83,7 +83,7 @@ def task_call(words: Sequence[str], environment: Mapping[str, str], machine: Lau
         given = slurm.with_gpus_per_node(slurm.slurm_options(options))
         variables = _srun_variables(given, environment, machine)
     else:
-        options, left = runners.mpirun(typed[1:])
+        options, left = runners.split_mpirun_command(typed[1:])
         variables = _mpirun_variables(options, machine)
     start = len(words) - len(left)
     return TaskCall(list(words[start:]), {**variables, **dict(_set_by(words[1:start]))})
@@ -106,7 +106,7 @@ def _srun_variables(
     numbers = {name: whole_number(given.get(name)) for name in _JOB_VARIABLES}
     for name, variables in _JOB_VARIABLES.items():
         if numbers[name] is None and not (name == "ntasks-per-node" and numbers["ntasks"] is not None):
-            values = (whole_number_in(environment.get(variable, "")) for variable in variables)
+            values = (parse_whole_number(environment.get(variable, "")) for variable in variables)
             numbers[name] = next((value for value in values if value is not None), None)
     nodes, tasks, per_node = numbers["nodes"], numbers["ntasks"], numbers["ntasks-per-node"]
     if per_node is not None and whole_number(given.get("ntasks")) is None:
@@ -166,7 +166,7 @@ def _hosts(options: CommandOptions) -> dict[str, int]:
     named = options.get("H", "host", "hosts").string
     if named:
         parts = [part.partition(":") for part in named.split(",") if part]
-        return {name: whole_number_in(slots) or 1 for name, _, slots in parts}
+        return {name: parse_whole_number(slots) or 1 for name, _, slots in parts}
     file = options.get("hostfile", "machinefile", "f").string
     if file and os.path.isfile(file) and os.path.getsize(file) <= MAX_HOSTFILE_BYTES:
         return parse_hostfile(Path(file).read_text(encoding="utf-8", errors="replace")) or {}
@@ -217,15 +217,15 @@ def task_processes(
     environment: Mapping[str, str], arguments: tuple[str, ...], machine: LaunchMachine
 ) -> list[LaunchedProcess] | None:
     """The processes of all tasks, from the variables of the first; None if there are no others."""
-    tasks = whole_number_in(environment.get("SLURM_STEP_NUM_TASKS", ""))
+    tasks = parse_whole_number(environment.get("SLURM_STEP_NUM_TASKS", ""))
     if tasks is not None:
-        per_node = -(-tasks // (whole_number_in(environment.get("SLURM_STEP_NUM_NODES", "")) or 1))
+        per_node = -(-tasks // (parse_whole_number(environment.get("SLURM_STEP_NUM_NODES", "")) or 1))
     else:
-        tasks = whole_number_in(environment.get("OMPI_COMM_WORLD_SIZE", ""))
-        per_node = whole_number_in(environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")) or tasks or 1
+        tasks = parse_whole_number(environment.get("OMPI_COMM_WORLD_SIZE", ""))
+        per_node = parse_whole_number(environment.get("OMPI_COMM_WORLD_LOCAL_SIZE", "")) or tasks or 1
     if tasks is None or not 1 < tasks <= _MAX_TASKS:
         return None
-    own_gpus = whole_number_in(environment.get("SLURM_GPUS_PER_TASK", ""))
+    own_gpus = parse_whole_number(environment.get("SLURM_GPUS_PER_TASK", ""))
     processes = []
     for rank in range(tasks):
         node, local_rank = divmod(rank, per_node)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gonogo.evidence.config.model import is_in_hub_cache
-from gonogo.evidence.library import is_library
+from gonogo.evidence.library import is_library_path
 from gonogo.evidence.prepared import is_prepared_automatically
-from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, RehearsalRecord
 from gonogo.finding import translated
@@ -121,11 +121,11 @@ def _is_machine_specific(lookup: FailedLookup, failure: Failure, record: Rehears
             or lookup.step > 0
         )  # output of the program itself
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
-        of_package = is_as_installed and is_library(str(path))
+        of_package = is_as_installed and is_library_path(str(path))
         return not written and not of_package and not is_repository_file(path, world.cwd)
     if lookup.kind == "module":
         name = lookup.name.partition(".")[0]
-        if is_project_module(name, world.cwd) or class_of(failure) in _IMPORT_ERROR_TYPES:
+        if is_project_module(name, world.cwd) or exception_class_name(failure) in _IMPORT_ERROR_TYPES:
             return False  # environment_mismatch handles these by their messages
         return not record.whole_environment or distribution_of(name) in record.differing
     return lookup.kind not in ("folder", "made")

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from gonogo.evidence.rehearsal.failures import (
     CALL_SIGNATURE_ERROR_PATTERN,
     assumption_behind_failure,
-    class_of,
+    exception_class_name,
     failed_ranks,
     is_generated_data,
     synthetic_input_behind_failure,
 )
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRecord, UnsupportedPart
 from gonogo.finding import Certainty, Severity, Text, translated
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, rehearse_again, run_command
 from gonogo.hazards.hazard import Hazard
@@ -121,7 +121,7 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
             why = explain_denied_access(rank, world.folder)
             if why is not None:
                 rank.outcome = "unsupported"
-                rank.unsupported.append(Unsupported.of("the ranks diverged", "unknown", why))
+                rank.unsupported.append(UnsupportedPart.of("the ranks diverged", "unknown", why))
                 record.divergence = None
         elif rank.outcome == "diverged":
             rank.certificate = _assemble_certificate(
@@ -284,7 +284,7 @@ def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWor
 
 def _check_divergence(record: RehearsalRecord) -> list[BrokenObligation]:
     found = rank_divergence(record)
-    assumed = found.assumed if found is not None else None
+    assumed = found.assumption_behind if found is not None else None
     return (
         [BrokenObligation("assumed", Reason(Text(assumed.what, assumed.what_zh or assumed.what)))]
         if assumed is not None
@@ -316,11 +316,10 @@ def _mark_unsupported(rank: RankRecord, broken_obligation: BrokenObligation) -> 
     assert failure is not None
     frame = failure.innermost("user") or failure.innermost("library")
     where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-    what = f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:_MAX_MESSAGE_LENGTH]}".removesuffix(
-        ": "
-    )
+    message = failure.message.strip().partition("\n")[0][:_MAX_MESSAGE_LENGTH]
+    what = f"{exception_class_name(failure)}: {message}".removesuffix(": ")
     rank.outcome = "unsupported"
-    rank.unsupported.append(Unsupported.of(what, where, broken_obligation.reason))
+    rank.unsupported.append(UnsupportedPart.of(what, where, broken_obligation.reason))
 
 
 def hazard_obligations(hazard: Hazard) -> frozenset[str]:

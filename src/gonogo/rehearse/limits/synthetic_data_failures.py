@@ -9,10 +9,16 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, Prepared, is_prepared_automatically, parent_of_prepared, read_prepared
+from gonogo.evidence.prepared import (
+    FOLDER,
+    PreparedStandIns,
+    is_prepared_automatically,
+    parent_of_prepared,
+    read_prepared,
+)
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import exception_chain
-from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import translated
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
@@ -124,7 +130,7 @@ _TOO_FEW = Reason(
 
 
 def explain_data_failure(
-    rank: RankRecord, table: Prepared, record: RehearsalRecord, folder: Path
+    rank: RankRecord, table: PreparedStandIns, record: RehearsalRecord, folder: Path
 ) -> tuple[str, Reason] | None:
     """Which missing or generated input may have caused the failure; None if nothing suggests one.
 
@@ -167,7 +173,7 @@ def explain_data_failure(
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
     if (elsewhere := explain_missing_file(failure, folder, record, is_prepared=was_tried)) is not None:
         return "missing", elsewhere
-    if (pair := _find_substitute_model(table)) is not None and class_of(failure) in _ROW_ERRORS:
+    if (pair := _find_substitute_model(table)) is not None and exception_class_name(failure) in _ROW_ERRORS:
         return "made", _SUBSTITUTE_MODEL.format(name=pair[0], chosen=pair[1])
     if table.guessed and _is_row_processing_failure(failure):
         return "made", _GUESSED.format(names=", ".join(table.guessed[:3]))
@@ -184,13 +190,13 @@ def _fetch(missing_input: MissingInput) -> GapRemedy:
     return run_command(f"hf download {data}{{name}}").format(name=missing_input.name)
 
 
-def _inferred_file_read(rank: RankRecord, table: Prepared) -> str | None:
+def _inferred_file_read(rank: RankRecord, table: PreparedStandIns) -> str | None:
     """The generated file or folder, of a shape that was inferred, which the rank had read; None if it had read none.
 
     The lookups before a failure show what was read; once the rank trains, the data is in everything that it does.
     """
     failure = rank.failure
-    if failure is None or class_of(failure) in _DATA_INDEPENDENT_ERRORS:
+    if failure is None or exception_class_name(failure) in _DATA_INDEPENDENT_ERRORS:
         return None
     if set(rank.phases) & _TRAINING_PHASES:
         return next(iter(table.shapes), None)
@@ -201,9 +207,9 @@ def _inferred_file_read(rank: RankRecord, table: Prepared) -> str | None:
     return None
 
 
-def prepared_table(folder: Path) -> Prepared:
+def prepared_table(folder: Path) -> PreparedStandIns:
     """What ``gonogo prepare`` generated for a launch; an empty table if it was not run."""
-    return read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=NO_ENVIRONMENT)
+    return read_prepared(parent_of_prepared(folder) / FOLDER) or PreparedStandIns(environment=NO_ENVIRONMENT)
 
 
 def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankRecord) -> bool:
@@ -212,7 +218,9 @@ def _may_be_caused_by(missing_input: MissingInput, failure: Failure, rank: RankR
     return named or (missing_input.kind == "data" and not set(rank.phases) & _TRAINING_PHASES)
 
 
-def _explain_package_failure(failure: Failure, table: Prepared, record: RehearsalRecord, folder: Path) -> Reason | None:
+def _explain_package_failure(
+    failure: Failure, table: PreparedStandIns, record: RehearsalRecord, folder: Path
+) -> Reason | None:
     """Why the failure may be due to packages or a Python that no file declares; None if it isn't."""
     if table.environment not in ("", FILE):  # the user's own requirements
         return None
@@ -231,7 +239,7 @@ def _explain_package_failure(failure: Failure, table: Prepared, record: Rehearsa
     return None
 
 
-def _find_substitute_model(table: Prepared) -> tuple[str, str] | None:
+def _find_substitute_model(table: PreparedStandIns) -> tuple[str, str] | None:
     """A Hub name in the program and the different published model that the user chose in its place, or None."""
     for name, chosen in table.chosen.items():
         model, own = published_model(chosen), published_model(name)
@@ -266,7 +274,7 @@ def _mentions_path(failure: Failure, path: str) -> bool:
 
 def _is_row_processing_failure(failure: Failure) -> bool:
     """Whether the failure arose while rows were read or collated into a batch."""
-    kind = class_of(failure)
+    kind = exception_class_name(failure)
     if unset_variable(failure) is not None:
         return False
     if kind == "ZeroDivisionError" and failure.phase == "load":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, class_of
+from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, exception_class_name
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
 from gonogo.finding import translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
@@ -53,7 +53,7 @@ def _may_be_caused_by(name: str, failure: Failure) -> bool:
     # torch's version isn't the reason.
     if not near or near[-1].owner == "user":
         return False
-    of_values = class_of(failure) in ("ValueError", "KeyError", "AssertionError")
+    of_values = exception_class_name(failure) in ("ValueError", "KeyError", "AssertionError")
     in_torch = near[-1].owner == "torch" or "-packages/torch/" in near[-1].path  # environments link to it
     return in_torch or (
         failure.phase == "load" and not of_values and not _is_internal_api_mismatch(failure.message, near[-1])

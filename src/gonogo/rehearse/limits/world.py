@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gonogo.evidence.prepared import Prepared
+from gonogo.evidence.prepared import PreparedStandIns
 from gonogo.finding.remedy import Reason
 from gonogo.prepare.environment_mismatch import Requirements, declared_requirements, display_path, project_files
 from gonogo.rehearse.limits.synthetic_data_failures import prepared_table
@@ -36,7 +36,7 @@ class ProjectWorld:
     requirements: Requirements = field(default_factory=Requirements)
     python: tuple[str, str] | None = None
     """The Python versions that it allows, and the file that states them."""
-    prepared: Prepared = field(default_factory=Prepared)
+    prepared: PreparedStandIns = field(default_factory=PreparedStandIns)
     is_given: bool = False
     """Whether the packages already come from a file, by ``--environment`` or from ``gonogo prepare``."""
     gpus_assumed: Reason | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import last_name, words
+from gonogo.evidence.script.identifiers import last_name, split_identifier
 from gonogo.evidence.script.script import Call
 from gonogo.finding import Text, translated
 from gonogo.hazards.facts.rank_tests import excludes_some_ranks
@@ -79,7 +79,7 @@ def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:
             if not all(isinstance(size, int) and size > 0 for size in shape) or not all(map(_is_text, names)):
                 continue
             roles = roles_in_device_mesh(shape, names, run.world_size)
-            if roles is not None and run.reached.holds(script.source.path, call.node.lineno):
+            if roles is not None and run.reachable_code.is_reachable(script.source.path, call.node.lineno):
                 yield call, roles
 
 
@@ -99,18 +99,20 @@ def _differences(run: Run) -> Iterator[Text]:
     """Reasons for which ranks that have the same part of the model may part."""
     for script in run.scripts:
         for call in script.calls("torch.distributed.*"):
-            if last_name(call.node) in _COLLECTIVES and run.reached.holds(script.source.path, call.node.lineno):
+            if last_name(call.node) in _COLLECTIVES and run.reachable_code.is_reachable(
+                script.source.path, call.node.lineno
+            ):
                 yield _DIRECT_COLLECTIVES.format(place=f"{script.source.path}:{call.node.lineno}")
         for node in ast.walk(script.tree) if script.tree is not None else ():
             if (
                 isinstance(node, ast.If)
                 and excludes_some_ranks(script, node.test)
                 and not all(map(_is_logging_only, (*node.body, *node.orelse)))
-                and run.reached.holds(script.source.path, node.lineno)
+                and run.reachable_code.is_reachable(script.source.path, node.lineno)
             ):
                 yield _RANK_DEPENDENT_CODE.format(place=f"{script.source.path}:{node.lineno}")
         for call in script.calls("transformers.AutoProcessor.from_pretrained"):
-            if run.reached.holds(script.source.path, call.node.lineno):
+            if run.reachable_code.is_reachable(script.source.path, call.node.lineno):
                 yield _NON_TEXT_DATA.format(place=f"{script.source.path}:{call.node.lineno}")
 
 
@@ -126,7 +128,7 @@ _COLLECTIVES = frozenset(
 def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
     """Options of the program that split a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
-        parts = set(words(_plain_name(name)))
+        parts = set(split_identifier(_plain_name(name)))
         if "parallel" in parts and parts & _PARALLEL_SIZE_WORDS:
             value = run.arguments.get(name).get(None)
             if isinstance(value, int | str) and str(value).isdecimal() and int(value) > 1:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.rehearse.ranks.call_log import CallLog
@@ -337,7 +337,7 @@ def add_parameter_names(divergence: Divergence, records: Sequence[RankRecord]) -
     def with_group_names(side: Side) -> Side:
         known = names.get(side.ranks[0], {})
         call = _with_group_names(side.call, known) if side.call is not None else None
-        guards = tuple(guards_of(call.frames)) if call is not None else ()
+        guards = tuple(conditions_around_stack(call.frames)) if call is not None else ()
         return msgspec.structs.replace(
             side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
         )

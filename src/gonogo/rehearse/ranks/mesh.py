@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gonogo.evidence.script.identifiers import words
+from gonogo.evidence.script.identifiers import split_identifier
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import ResolvedLaunch
@@ -65,9 +65,9 @@ def roles_in_device_mesh(shape: Sequence[int], names: Sequence[str], world: int)
         return None
     ranks = {0}
     for position, (size, name) in enumerate(zip(shape, names, strict=True)):
-        if size > 1 and not set(words(name)) & _SAMPLE_DIMENSIONS:
+        if size > 1 and not set(split_identifier(name)) & _SAMPLE_DIMENSIONS:
             step = math.prod(shape[position + 1 :])
-            is_pipeline = bool(set(words(name)) & _PIPELINE_DIMENSIONS)
+            is_pipeline = bool(set(split_identifier(name)) & _PIPELINE_DIMENSIONS)
             ranks |= {step, step * (size - 1)} if is_pipeline else {step}
     return ranks if len(ranks) > 1 else None
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
 from gonogo.confinement.world import World
-from gonogo.evidence.launch.command_words import SHELLS, shortened
+from gonogo.evidence.launch.command_words import SHELLS, shorten_command
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import LaunchMachine
@@ -95,7 +95,7 @@ def run_script(
     if bash is None:
         raise UserError(
             translated("`{command}` needs bash, which is not on PATH: give the launch command itself").format(
-                command=shortened(words)
+                command=shorten_command(words)
             )
         )
     words = _as_bash(words)
@@ -123,7 +123,7 @@ def run_script(
         if failure is not None:
             raise UserError(
                 translated("`{command}` can't be followed: {failure}; give the launch command itself").format(
-                    command=shortened(words), failure=failure
+                    command=shorten_command(words), failure=failure
                 )
             )
         if unreached.has_failed and time.monotonic() < deadline:
@@ -281,7 +281,7 @@ def _run(
 def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
     said = translated(": {last}").format(last=last) if last else Text("", "")
-    command = shortened(words)
+    command = shorten_command(words)
     if run.status == -signal.SIGKILL:
         return UserError(
             translated(
@@ -295,7 +295,7 @@ def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float
                 command=command, status=run.status, said=said
             )
         )
-    others = "; ".join(shortened(words, 80) for words in run.skipped[:4])
+    others = "; ".join(shorten_command(words, 80) for words in run.skipped[:4])
     hint = translated("; it was not run: {others}").format(others=others)
     return UserError(
         translated(

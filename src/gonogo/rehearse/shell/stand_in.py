@@ -17,10 +17,10 @@ if __name__ == "__main__":
     # Needed only if gonogo isn't installed in this Python; last, so that it shadows nothing.
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from gonogo.evidence.environment.own_package import own_console_script
+from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
 from gonogo.evidence.launch.launchers import find_called_launcher
-from gonogo.evidence.launch.launchers.runners import ray_job
+from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.tasks import TASK_STARTERS, host_names, task_call
 from gonogo.rehearse.shell import commands
@@ -45,7 +45,7 @@ class StandIn:
             return 0
         if find_called_launcher(words) is not None:
             return self._record_call("launch", words)
-        if (job := ray_job(words)) is not None:
+        if (job := parse_ray_job_submit(words)) is not None:
             return self._run_ray_job(words, *job)
         if is_python(name):
             return self._python(words)
@@ -110,7 +110,7 @@ class StandIn:
         if is_read_by_shell(1):
             self._exec_program(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
         beside = os.sep in words[0] and not _is_installed(self._path)
-        if beside or own_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
+        if beside or project_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
             return self._record_call("program", words if beside else [self._path, *words[1:]])
         self._session.skip(words)
         return 0
@@ -185,7 +185,7 @@ def _answer_missing_command(session: ShellSession, words: list[str]) -> int:
     """Handle a command that this machine lacks: the one that trains may have it."""
     name = words[0]
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
-    known = known or ray_job(words) is not None
+    known = known or parse_ray_job_submit(words) is not None
     if known:
         return StandIn(session, ReplacedProgram(name, name)).answer(words)
     session.skip(words)

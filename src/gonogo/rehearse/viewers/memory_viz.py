@@ -42,7 +42,7 @@ def _events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, A
     """Append the events; returns the stacks of the blocks that are live at the end, by address."""
     nothing: Frames = []
     held: dict[int, tuple[Frames, int]] = {}
-    for action, address, nbytes, stack, clock, stream in device.rows():
+    for action, address, nbytes, stack, clock, stream in device.event_rows():
         name = ACTIONS[action]
         frames = stacks[stack] if stack >= 0 else nothing
         event = {"action": name, "addr": address, "size": nbytes, "stream": stream, "frames": frames, "time_us": clock}

@@ -77,7 +77,7 @@ def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
     name = _encode(f"memory of {device.device}").decode()
     reserved = allocated = 0
     until, highest = _COUNTER_INTERVAL, (0, 0, 0)
-    for action, _, nbytes, _, clock, _ in device.rows():
+    for action, _, nbytes, _, clock, _ in device.event_rows():
         if clock >= until:
             yield _memory_counter_event(process, name, highest)
             until, highest = clock - clock % _COUNTER_INTERVAL + _COUNTER_INTERVAL, (clock, allocated, reserved)

@@ -17,7 +17,7 @@ _MAX_NOT_COVERED = 3
 _MAX_REASON_CHARS = 300
 _MAX_COMPARED = 6
 """At most this many figures of a comparison are shown at the top, since every rank may differ."""
-EVERYTHING = translated("everything")
+EVERYTHING = translated("all of the given files")
 """How a gap is named if it leaves nothing examined."""
 
 FILES_ONLY = translated("files only")

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gonogo.check.fixes import apply_edits_to, diff_of
+from gonogo.check.fixes import apply_edits_to, unified_diff
 from gonogo.finding import Edit, Text
 from gonogo.finding.errors import UserError
 
@@ -185,5 +185,5 @@ class WorkingCopy:
 def make_patch(changed_files: Mapping[Path, tuple[bytes, bytes]], folder: Path) -> str:
     """One diff for ``git apply`` and ``patch -p1`` in ``folder``."""
     return "".join(
-        diff_of(os.path.relpath(path, folder), before, after) for path, (before, after) in changed_files.items()
+        unified_diff(os.path.relpath(path, folder), before, after) for path, (before, after) in changed_files.items()
     )

@@ -16,7 +16,7 @@ from gonogo.hazards.facts.divergence_fixes import script_at
 from gonogo.trials.cure.candidate import Candidate
 
 if TYPE_CHECKING:
-    from gonogo.evidence.rehearsal.record import Shortage
+    from gonogo.evidence.rehearsal.record import MemoryShortage
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
 
@@ -28,7 +28,7 @@ _SMALLER_EVAL_BATCH = translated("evaluate {size} samples at a time (batch_size 
 _USE_FUSED = translated("fused=True for {name}")
 
 
-def loop_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:
+def loop_candidates(finding: Finding, shortage: MemoryShortage, run: Run) -> Iterator[Candidate]:
     """Changes of a loop that may make it fit, depending on where it ran out of memory."""
     if shortage.phase == "evaluate":
         for frame in reversed(shortage.frames):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.evidence.rehearsal.failures import offload_device, setting
+from gonogo.evidence.rehearsal.failures import nested_value, offload_device
 from gonogo.finding import Finding, Text, translated
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
 from gonogo.trials.cure.candidate import Candidate
@@ -97,7 +97,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
 def _setting_combinations(rank: RankRecord, batch: Batch | None) -> Iterator[MemorySettings]:
     """All combinations of settings that differ from the run's own."""
     config = rank.deepspeed_config
-    stage = setting(config, "zero_optimization", "stage")
+    stage = nested_value(config, "zero_optimization", "stage")
     stage = stage if isinstance(stage, int) else None
     micro_batches: list[int | None] = [None]
     if batch is not None:
@@ -119,7 +119,7 @@ def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, bat
     held = dict(device.by_category)
     if device.shortage is not None and device.peak_allocated_bytes < device.shortage.allocated_bytes:
         held = dict(device.shortage.by_category) or held
-    stage = setting(rank.deepspeed_config, "zero_optimization", "stage")
+    stage = nested_value(rank.deepspeed_config, "zero_optimization", "stage")
     before = stage if isinstance(stage, int) else 0
     after = change.stage or before
     for category, partitioned_from in (("optimizer", 1), ("gradients", 2), ("parameters", 3)):

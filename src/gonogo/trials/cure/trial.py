@@ -13,7 +13,7 @@ from typing import get_args
 import msgspec
 from packaging.utils import canonicalize_name
 
-from gonogo.check.findings import Checked, check
+from gonogo.check.findings import CheckResult, check
 from gonogo.check.settings import read_settings
 from gonogo.evidence.rehearsal.record import Phase, RehearsalRecord
 from gonogo.evidence.run import Run
@@ -38,7 +38,7 @@ _ASSIGNMENT = re.compile(r"\w+=")
 class Trial:
     """What is known of the copy in its current state. ``rehearsed`` is None if the files alone already say NO-GO."""
 
-    checked: Checked
+    checked: CheckResult
     record: RehearsalRecord | None = None
     rehearsed: Report | None = None
     ranks: str = "0"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.trials.plan.roofline import LINK_SHARE, StepTime, step_time
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import ModelFacts
@@ -96,7 +96,7 @@ def _activation_bytes(facts: ModelFacts, strategy: Strategy, seq_len: int) -> fl
 
 
 def time(
-    facts: ModelFacts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: Speed,
+    facts: ModelFacts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: PeakSpeed,
     bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
     """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds."""

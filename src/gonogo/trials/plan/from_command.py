@@ -61,10 +61,10 @@ class TrainingCommand(msgspec.Struct, frozen=True):
 
 def read_training_command(command: Sequence[str]) -> TrainingCommand:
     """Read a command with the scripts and configs that it names. Raises UserError if it trains nothing."""
-    from gonogo.check.runs import gather
+    from gonogo.check.runs import gather_runs_of_inputs
     from gonogo.check.settings import CheckSettings
 
-    gathered = gather([], command, settings=CheckSettings(), use_installed=True)
+    gathered = gather_runs_of_inputs([], command, settings=CheckSettings(), use_installed=True)
     run = next((run for run in gathered.runs if run.launch is not None), None)
     if run is None or run.launch is None:
         raise UserError(
@@ -125,7 +125,7 @@ def _tuning_method(run: Run) -> TuningMethod | None:
         return "qlora" if quantized or "qlora" in written else "lora"
     unsaid = not any(arguments.has(name) for name in _FREEZE_VISION_OPTIONS)
     if unsaid and run.framework in _VISION_FREEZING_FRAMEWORKS and run.model is not None:
-        frozen = run.model.perceives("vision") is True
+        frozen = run.model.supports_modality("vision") is True
     if frozen or "freeze-vision" in written:
         return "freeze-vision"
     return "full" if "full" in written else None

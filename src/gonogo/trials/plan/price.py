@@ -11,7 +11,7 @@ import msgspec
 
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.environment.instances import parse_instance_type
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -52,24 +52,24 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     CNY`` sets the currency. The instance's price takes precedence if ``gpus`` names an instance. Raises UserError.
     """
     file = YamlFile(SourceFile.read(path))
-    if not file.readable:
+    if not file.is_readable:
         why = next((problem.message for problem in file.problems), translated("unreadable"))
         raise _price_error(path, why)
-    found = rented(gpus) if gpus is not None else None
+    found = parse_instance_type(gpus) if gpus is not None else None
     prices: dict[str, tuple[float, float]] = {}
     currency = ""
-    for name in file.names():
+    for name in file.top_level_keys():
         value = file.get(name).value
         if name == "currency":
             currency = str(value)
         else:
             prices[name] = _parse_price_range(path, name, value)
     for name, price in prices.items():
-        other = rented(name)
+        other = parse_instance_type(name)
         if found is not None and other is not None and other[0] == found[0]:
             return Price(price[0] / found[0].count, price[1] / found[0].count, currency)
     for name, price in prices.items():
-        if rented(name) is None and find_accelerator(name).name == accelerator:
+        if parse_instance_type(name) is None and find_accelerator(name).name == accelerator:
             return Price(*price, currency)
     wanted = accelerator if found is None else f"{found[0].name} / {accelerator}"
     raise _price_error(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gonogo.evidence.environment.hardware import Speed, find_accelerator
+from gonogo.evidence.environment.hardware import PeakSpeed, find_accelerator
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.rehearsal.work import PhaseWork, parse_collective_key
@@ -57,7 +57,7 @@ def slowest_rank(record: RehearsalRecord) -> tuple[RankRecord, float] | None:
     return max(((rank, seconds) for rank, seconds in found if seconds), key=lambda one: one[1], default=None)
 
 
-def speed_of(record: RehearsalRecord) -> Speed | None:
+def speed_of(record: RehearsalRecord) -> PeakSpeed | None:
     """How fast the accelerator of a rehearsal is; None where that is not known."""
     try:
         return find_accelerator(record.accelerator.name).speed
@@ -73,7 +73,7 @@ def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
 
 
 def seconds_of(
-    parts: Sequence[PhaseWork], speed: Speed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
+    parts: Sequence[PhaseWork], speed: PeakSpeed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
 ) -> float:
     """Seconds that the parts of one step take.
 
@@ -100,7 +100,7 @@ def seconds_of(
     return total
 
 
-def rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: Speed, parts: Sequence[PhaseWork]) -> float:
+def rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: PeakSpeed, parts: Sequence[PhaseWork]) -> float:
     """Seconds of a step of a rank that has these parts."""
     device = offload_device(rank.deepspeed_config, "offload_optimizer")
     share = rank.parameter_count / record.world_size if device is not None else 0.0

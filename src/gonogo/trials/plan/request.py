@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.hardware import Machine, memory_size, parse_machine, requested_nodes
-from gonogo.evidence.paths import contents, exists, expanded, is_file
+from gonogo.evidence.environment.hardware import Machine, parse_machine, parse_memory_size, requested_nodes
+from gonogo.evidence.paths import exists, expand_user, is_file, read_bytes
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.published_folder import find_published_folder, source_of
@@ -124,7 +124,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
         tune=chosen,
         lora_rank=options.lora_rank or said.lora_rank or _DEFAULT_LORA_RANK,
         global_batch=options.global_batch or (said.global_batch if own_world else None),
-        nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
+        nvme_bytes=None if options.nvme is None else parse_memory_size(options.nvme, "--nvme"),
         network_bytes_per_second=None if options.network is None else options.network * 1e9 / 8,
         dtype="fp16" if half else "bf16",
         timeout=options.timeout,
@@ -197,7 +197,7 @@ def _local_model_folder(name: str) -> Path | None:
     for path in config_paths(name, Path.cwd()):
         if is_file(path):
             return path.parent
-    return expanded(Path(name)) if exists(expanded(Path(name))) else None
+    return expand_user(Path(name)) if exists(expand_user(Path(name))) else None
 
 
 def check_packages(tune: TuningMethod, task: str = "sft") -> None:
@@ -221,7 +221,7 @@ def check_model(path: Path, name: str) -> None:
     """Raise UserError if the folder has no readable config.json."""
     file = path / "config.json"
     try:
-        config = json.loads(contents(file))
+        config = json.loads(read_bytes(file))
     except OSError as error:
         raise UserError(
             translated("{name}: can't read {file} ({why}): give a folder with the model's config.json").format(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.evidence.rehearsal.work import parse_collective_key
 from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
 
@@ -93,7 +93,7 @@ def step_time(
     nvme_parameters: float,
     ranks_per_node: int,
     nvme_drive_count: int,
-    speed: Speed,
+    speed: PeakSpeed,
     generation_seconds: float = 0.0,
 ) -> StepTime:
     """The time of a step.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.paths import exists, is_folder
-from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
+from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
@@ -92,7 +92,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
             translated("the reward: reward() in {script}, --reward_funcs in launch_swift.sh").format(script=SCRIPT)
         )
     if choice.strategy.reference != "precomputed":
-        said += _swift_choice_notes(swift_kind(request.name, request.model, facts.model_class))
+        said += _swift_choice_notes(infer_swift_options(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
         said.append(
             translated("start {server} before training; for ms-swift start swift rollout instead").format(server=SERVER)
@@ -122,7 +122,7 @@ def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: Model
     return config
 
 
-def _swift_choice_notes(model_kind: SwiftKind) -> Iterator[Text]:
+def _swift_choice_notes(model_kind: SwiftModelOptions) -> Iterator[Text]:
     for option, chosen, of in (
         ("--model_type", model_kind.kind, model_kind.kinds),
         ("--template", model_kind.template, model_kind.templates),

@@ -127,7 +127,7 @@ def _stage_edits(run: Run, value: str) -> list[Edit] | None:
 
 def _offload_edits(key: str, what: str) -> Callable[[Run, str], list[Edit] | None]:
     def offload_edits(run: Run, value: str) -> list[Edit] | None:
-        if run.config is not None and (run.config.offload(what).get() or "none") == value:
+        if run.config is not None and (run.config.offload_target(what).get() or "none") == value:
             return []
         device: dict[str, Any] = {"device": value}
         return set_zero(run, {key: device}) or None

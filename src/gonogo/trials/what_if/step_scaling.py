@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, RehearsalRecord
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.rehearsal import StepScaling
@@ -57,7 +57,7 @@ def _without_transfers(part: PhaseWork) -> PhaseWork:
     return msgspec.structs.replace(part, collectives={}, to_host_bytes=0, from_host_bytes=0)
 
 
-def _scaled(part: PhaseWork, factor: float, others: float, speed: Speed) -> PhaseWork:
+def _scaled(part: PhaseWork, factor: float, others: float, speed: PeakSpeed) -> PhaseWork:
     """The phase with the FLOPs of each product scaled by ``factor``, and bytes and kernel count by ``others``.
 
     The kernels are those of the micro-batches that were run; those that were only counted scale in proportion.
@@ -78,7 +78,7 @@ def _scaled(part: PhaseWork, factor: float, others: float, speed: Speed) -> Phas
     )
 
 
-def _seconds(part: PhaseWork, factor: float, moved: float, speed: Speed) -> tuple[float, float, int]:
+def _seconds(part: PhaseWork, factor: float, moved: float, speed: PeakSpeed) -> tuple[float, float, int]:
     """Seconds in kernels that run longer than their launch takes, seconds in the others, and the count of those."""
     long, short, short_count = 0.0, 0.0, 0
     for kind, flops, nbytes, count in part.kernels:

@@ -21,13 +21,13 @@ from gonogo.evidence.script.flows.loop_tests import (
     conjuncts,
     counter_increment_between,
     counter_names,
-    dotted,
+    dotted_name,
     is_arithmetic,
     loop_target_names,
     loop_tests_after,
     names_in,
 )
-from gonogo.evidence.script.identifiers import words
+from gonogo.evidence.script.identifiers import split_identifier
 from gonogo.virtual.frame_variables import local_variables, set_local_variable
 from gonogo.virtual.stack import frame_of
 
@@ -110,7 +110,7 @@ class LoopAdvancer:
             return False
         counters = {one.counter for one in self.led}
         return any(
-            isinstance(node, ast.expr) and dotted(node) in counters
+            isinstance(node, ast.expr) and dotted_name(node) in counters
             for node in ast.walk(tree)
             if getattr(node, "lineno", 0) <= last.tb_lineno <= (getattr(node, "end_lineno", 0) or 0)
         )
@@ -141,12 +141,12 @@ def _find_counter_value(frame: FrameType, test: LoopTest) -> _CounterTarget | st
     whole = test.node.test
     parts = [part for part in conjuncts(whole) if names_in(part) & counters]
     used = {name for part in parts for name in names_in(part) & counters}
-    if not parts and all(any("rank" in words(name) for name in names_in(part)) for part in conjuncts(whole)):
+    if not parts and all(any("rank" in split_identifier(name) for name in names_in(part)) for part in conjuncts(whole)):
         return "never"  # a rank is the same in each step
     if len(used) != 1 or not all(map(is_arithmetic, parts)):
         return None
     counter = used.pop()
-    if any("rank" in words(name) for part in parts for name in names_in(part)):
+    if any("rank" in split_identifier(name) for part in parts for name in names_in(part)):
         return None
     scope: dict[str, Any] = dict(local_variables(frame))
     now = _evaluate(ast.parse(counter, mode="eval").body, frame, scope)
@@ -182,7 +182,7 @@ class _CounterSubstitution(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         """Replace the counter; other nodes are visited as usual."""
-        if isinstance(node, ast.expr) and dotted(node) == self._counter:
+        if isinstance(node, ast.expr) and dotted_name(node) == self._counter:
             return ast.copy_location(ast.Name(_COUNTER_NAME, ast.Load()), node)
         return self.generic_visit(node)
 
@@ -226,7 +226,7 @@ def _final_counter_value(
         given = loop.iter
         start = 0
         while isinstance(given, ast.Call) and given.args:
-            name = dotted(given.func) or ""
+            name = dotted_name(given.func) or ""
             if name == "range":
                 numbers = [_evaluate(one, frame, scope) for one in given.args]
                 if not all(type(one) is int for one in numbers):

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
-from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlace
+from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlacement
 from gonogo.finding import translated
 from gonogo.virtual.hooks.advanced_loops import LoopAdvancer
 from gonogo.virtual.hooks.ended_data import EndedData
@@ -115,7 +115,7 @@ class Lifecycle:
         self.seen = TrainingFacts()
         self.trained_root: Any = None
         """The model of the first training forward."""
-        self.left_on_cpu: list[TensorPlace] = []
+        self.left_on_cpu: list[TensorPlacement] = []
         self.on_batch: Callable[[Any], None] | None = None
         """Told of each batch that the program reads."""
         self.to_the_end = False

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import TensorPlace
+from gonogo.evidence.rehearsal.record import TensorPlacement
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.tensor import VirtualTensor
 
@@ -171,7 +171,7 @@ class ModuleTracker:
                 (without if id(module) in self.ran else unused).append(full)
         return unused, without
 
-    def tensors_left_on_cpu(self, root: nn.Module) -> list[TensorPlace]:
+    def tensors_left_on_cpu(self, root: nn.Module) -> list[TensorPlacement]:
         """Parameters and buffers on the CPU if most of the model is on an accelerator; without ZeRO's own tensors."""
         places = []
         named: list[tuple[str, torch.Tensor, bool]] = [
@@ -186,7 +186,7 @@ class ModuleTracker:
             if tensor.device.type == "cpu" and tensor.numel():
                 dtype = str(tensor.dtype).removeprefix("torch.")
                 name = name.removeprefix("module.")
-                places.append(TensorPlace(name, str(tensor.device), dtype, tuple(tensor.shape), is_buffer))
+                places.append(TensorPlacement(name, str(tensor.device), dtype, tuple(tensor.shape), is_buffer))
         return places
 
 

@@ -19,7 +19,7 @@ from gonogo.evidence.rehearsal.lives import (
     RESULT_STAGES,
     FileEvent,
     LifePart,
-    RankLife,
+    RankRunState,
     SavedTensor,
     SavedWeight,
     StateKind,
@@ -58,7 +58,7 @@ class LifeRecorder:
     """Records the state that a run saves or resumes from, its batches and its random states."""
 
     def __init__(self, part: LifePart) -> None:
-        self.record = RankLife(part, began=time.time())
+        self.record = RankRunState(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self.collectives_done: Callable[[], int] = int
         """How many collectives of all ranks this one has completed."""
@@ -152,7 +152,7 @@ class LifeRecorder:
                 for device in self._mode.memory.devices.values():
                     device.restart_window()
 
-    def finish(self, outcome: Outcome) -> RankLife:
+    def finish(self, outcome: Outcome) -> RankRunState:
         """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
         self._averages.end_detection()

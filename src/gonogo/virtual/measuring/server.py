@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TextIO
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
-from gonogo.evidence.rehearsal.record import categories_of
+from gonogo.evidence.rehearsal.record import bytes_by_category
 from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, PhasePeak
 
@@ -46,7 +46,7 @@ class PhasePeaks:
     def peaks_by_phase(self) -> dict[str, PhasePeak]:
         """The peaks so far."""
         return {
-            phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in categories_of(parts).items()})
+            phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in bytes_by_category(parts).items()})
             for phase, (live, parts) in self._peaks.items()
         }
 

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.rehearsal.modules import held_by_modules, largest_modules
+from gonogo.evidence.rehearsal.modules import largest_modules, memory_by_modules
 from gonogo.evidence.rehearsal.record import (
     CATEGORIES,
     ROLLOUT_PHASES,
     DeviceMemory,
     HostMemory,
+    MemoryShortage,
     MemoryTimeline,
     Phase,
     PhaseMemory,
-    Shortage,
-    categories_of,
+    bytes_by_category,
 )
 from gonogo.virtual.memory.owners import Owner, OwnerRanges, divide_among_modules
 from gonogo.virtual.memory.timeline import Moment, Timeline
@@ -129,8 +129,8 @@ class DeviceRecord:
         """Number of peaks noted so far."""
         self.peak_phase: Phase = "load"
         self.peak_step = 0
-        self.shortage: Shortage | None = None
-        self.on_shortage: Callable[[DeviceRecord, int], Shortage] | None = None
+        self.shortage: MemoryShortage | None = None
+        self.on_shortage: Callable[[DeviceRecord, int], MemoryShortage] | None = None
         self.stream: Callable[[], int] = lambda: 0
         """Returns the current stream: each stream has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
@@ -327,7 +327,7 @@ class DeviceRecord:
 
     def bytes_by_category(self) -> dict[str, int]:
         """Bytes live now, by category."""
-        return categories_of(self.by_category)
+        return bytes_by_category(self.by_category)
 
     def peak_breakdown(self) -> list[tuple[str, str | None, int]]:
         """(category, module, bytes) at the peak; each category's entries add up to its total there."""
@@ -352,9 +352,9 @@ class DeviceRecord:
             total_bytes=self.total_bytes,
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
-            by_category=categories_of(self.peak_by_category),
+            by_category=bytes_by_category(self.peak_by_category),
             top_modules=largest_modules(held),
-            modules=held_by_modules(held),
+            modules=memory_by_modules(held),
             shortage=self.shortage,
             phases=self._phase_records(),
         )
@@ -363,7 +363,9 @@ class DeviceRecord:
         """The peaks per phase, for training with rollouts; otherwise empty."""
         if self.phase_peaks.keys().isdisjoint(ROLLOUT_PHASES):
             return ()
-        return tuple(PhaseMemory(phase, live, categories_of(held)) for phase, (live, held) in self.phase_peaks.items())
+        return tuple(
+            PhaseMemory(phase, live, bytes_by_category(held)) for phase, (live, held) in self.phase_peaks.items()
+        )
 
     def as_host_memory(self) -> HostMemory:
         """The record of the host."""
@@ -373,8 +375,8 @@ class DeviceRecord:
             peak_pinned_bytes=self.peak_pinned,
             peak_phase=self.peak_phase,
             peak_step=self.peak_step,
-            by_category=categories_of(self.peak_by_category),
-            modules=held_by_modules(self.peak_breakdown()),
+            by_category=bytes_by_category(self.peak_by_category),
+            modules=memory_by_modules(self.peak_breakdown()),
             steady_peak_bytes=self.steady_peak,
             load_peak_bytes=self.peak if self.load_peak is None else self.load_peak,
         )

@@ -20,10 +20,18 @@ from typing import Any
 
 import torch
 
-from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.notebook import SUFFIX, python_of
+from gonogo.evidence.environment.package_name import canonical_package_name
+from gonogo.evidence.notebook import SUFFIX, notebook_to_python
 from gonogo.evidence.prepared import read_prepared
-from gonogo.evidence.rehearsal.record import Failure, Frame, MissingInput, Outcome, RankRecord, Shortage, Unsupported
+from gonogo.evidence.rehearsal.record import (
+    Failure,
+    Frame,
+    MemoryShortage,
+    MissingInput,
+    Outcome,
+    RankRecord,
+    UnsupportedPart,
+)
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
@@ -154,11 +162,11 @@ class Session:
         record.told = _operator_and_location
         return record
 
-    def _describe_shortage(self, record: DeviceRecord, requested: int) -> Shortage:
+    def _describe_shortage(self, record: DeviceRecord, requested: int) -> MemoryShortage:
         allocator = record.allocator
         assert allocator is not None
         assert allocator.shortage is not None
-        return Shortage(
+        return MemoryShortage(
             device=record.name,
             requested_bytes=requested,
             allocated_bytes=allocator.shortage.allocated,
@@ -247,7 +255,7 @@ class Session:
         """Run the program to its end; never raises for what the program does."""
         outcome: Outcome = "completed"
         failure: Failure | None = None
-        unsupported: list[Unsupported] = []
+        unsupported: list[UnsupportedPart] = []
         user_error = processes = None
         starter = ""
         ended: End = "completed"
@@ -285,7 +293,7 @@ class Session:
             elif found is not None:
                 outcome, failure = "unsupported", describe_failure(error, self.life, self.modules, ())
                 unsupported.append(
-                    Unsupported(found.operator, _innermost_location(failure.frames), found.why.en, found.why.zh)
+                    UnsupportedPart(found.operator, _innermost_location(failure.frames), found.why.en, found.why.zh)
                 )
             else:
                 outcome = "raised"
@@ -294,7 +302,7 @@ class Session:
                 known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _innermost_location(failure.frames)
-                    unsupported.append(Unsupported.of(trace.what, place, trace.reason))
+                    unsupported.append(UnsupportedPart.of(trace.what, place, trace.reason))
         for where in self.started_processes.accelerator_uses():
             unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
             outcome = "unsupported" if outcome == "raised" else outcome
@@ -550,7 +558,7 @@ def _run_program(plan: WorkerPlan) -> None:
 def _run_notebook(path: str) -> None:
     """Run the code cells in order, keeping their line numbers in the file, so that tracebacks refer to the
     notebook."""
-    code = (python_of(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
+    code = (notebook_to_python(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
     linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
     main = ModuleType("__main__")
     main.__dict__["__file__"] = path
@@ -575,5 +583,5 @@ def _imported_distributions() -> dict[str, str]:
     for module, names in metadata.packages_distributions().items():
         for name in names if module in tops else ():
             with contextlib.suppress(metadata.PackageNotFoundError):
-                found[canonical(name)] = metadata.version(name)
+                found[canonical_package_name(name)] = metadata.version(name)
     return found

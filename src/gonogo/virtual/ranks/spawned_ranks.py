@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.multiprocessing
 
-from gonogo.evidence.rehearsal.record import Unsupported
+from gonogo.evidence.rehearsal.record import UnsupportedPart
 from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -47,14 +47,16 @@ class RankProcessExited(BaseException):
     """Raised when the function of a spawned rank returns, where its process would end."""
 
 
-def spawn_not_rehearsed(starter: str, place: str) -> Unsupported:
+def spawn_not_rehearsed(starter: str, place: str) -> UnsupportedPart:
     """The program starts its ranks, and they were not rehearsed."""
-    return Unsupported(starter, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
+    return UnsupportedPart(starter, place, _NOT_REHEARSED.en, _NOT_REHEARSED.zh)
 
 
-def accelerator_in_subprocess(place: str) -> Unsupported:
+def accelerator_in_subprocess(place: str) -> UnsupportedPart:
     """A process that the program starts in addition to its ranks uses an accelerator."""
-    return Unsupported("a process that the program starts", place, _ACCELERATOR_REQUESTED.en, _ACCELERATOR_REQUESTED.zh)
+    return UnsupportedPart(
+        "a process that the program starts", place, _ACCELERATOR_REQUESTED.en, _ACCELERATOR_REQUESTED.zh
+    )
 
 
 def install(plan: WorkerPlan) -> Callable[[], None]:

@@ -109,7 +109,9 @@ def _write_on_signal(session: Session) -> None:
 def _report_failure(session: Session, record: RankRecord) -> None:
     """Report the failure at once, since a second pass follows that takes as long as the first."""
     if record.failure is not None:
-        _append_progress(session, msgspec.structs.replace(_progress_of(session), failure=record.failure.in_a_line()))
+        _append_progress(
+            session, msgspec.structs.replace(_progress_of(session), failure=record.failure.one_line_summary())
+        )
 
 
 def _progress_of(session: Session) -> Progress:

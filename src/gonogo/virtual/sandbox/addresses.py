@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.prepared import Prepared, is_data_file_url, read_prepared
+from gonogo.evidence.prepared import PreparedStandIns, is_data_file_url, read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
@@ -29,7 +29,9 @@ _GENERATED_DOWNLOAD_ASSUMPTION = translated(
 
 def install(folder: str, assume: Assume, missed: Callable[[MissingInput], None]) -> Callable[[], None]:
     """Serve the addresses for which the folder (``""``: none) has a file; ``missed`` is called with all others."""
-    files = _AddressFiles(folder, (read_prepared(Path(folder)) if folder else None) or Prepared(), assume, missed)
+    files = _AddressFiles(
+        folder, (read_prepared(Path(folder)) if folder else None) or PreparedStandIns(), assume, missed
+    )
     patches = Patches()
     for module, follow in (
         ("fsspec.core", files.patch_fsspec),
@@ -43,7 +45,9 @@ def install(folder: str, assume: Assume, missed: Callable[[MissingInput], None])
 class _AddressFiles:
     """The addresses that are served, and those that are missing."""
 
-    def __init__(self, folder: str, table: Prepared, assume: Assume, missed: Callable[[MissingInput], None]) -> None:
+    def __init__(
+        self, folder: str, table: PreparedStandIns, assume: Assume, missed: Callable[[MissingInput], None]
+    ) -> None:
         self.folder = folder
         self.table = table
         self.assume = assume

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
+from gonogo.evidence.prepared import BUILDERS, PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import MissingInput
 from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
@@ -59,7 +59,7 @@ def install(
     the folder in which to look for the file.
     """
     table = read_prepared(Path(folder)) if folder else None
-    names = PreparedNames(folder, table or Prepared(), assume, missed, weights)
+    names = PreparedNames(folder, table or PreparedStandIns(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.patch_file_downloads),
@@ -83,7 +83,7 @@ class PreparedNames:
     def __init__(
         self,
         folder: str,
-        table: Prepared,
+        table: PreparedStandIns,
         assume: Assume,
         on_missing: Callable[[MissingInput], None],
         weights: Callable[[str, str, str], str],

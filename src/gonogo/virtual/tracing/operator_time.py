@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 
 MEMORY_SHARE = 0.8
 """Share of the stated memory bandwidth that stream benchmarks reach."""
@@ -15,7 +15,7 @@ OPERATOR_SECONDS = 28e-6
 times (``benchmarks/step_time.py``)."""
 
 
-def operator_seconds(flops: int, moved_bytes: int, speed: Speed, kind: str = "product") -> float:
+def operator_seconds(flops: int, moved_bytes: int, speed: PeakSpeed, kind: str = "product") -> float:
     """Seconds of one operator on the accelerator, without its launch: the longer of computing and moving memory.
 
     ``kind`` ends with ``product`` or ``attention``, whose kernels reach a smaller share of the stated peak.

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
 from gonogo.virtual.collectives.exchange import C10dCall
@@ -75,7 +75,7 @@ def phase_work() -> tuple[PhaseWork, ...]:
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operators that reach the virtual accelerator, by step and phase as tracked by ``lifecycle``."""
 
-    def __init__(self, lifecycle: Any, speed: Speed, ranks_per_node: int) -> None:
+    def __init__(self, lifecycle: Any, speed: PeakSpeed, ranks_per_node: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._ranks_of_node = ranks_per_node
         self._life = lifecycle

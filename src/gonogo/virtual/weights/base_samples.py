@@ -12,7 +12,7 @@ import os
 import torch
 
 from gonogo.evidence.rehearsal.lives import TensorSample
-from gonogo.evidence.rehearsal.tensor_samples import are_alike
+from gonogo.evidence.rehearsal.tensor_samples import may_be_same_weights
 from gonogo.virtual.weights.safetensors_names import UNREAD_KEY, torch_dtype
 
 _CHUNKS, _CHUNK_BYTES = 4, 256
@@ -45,7 +45,7 @@ def have_same_weights(folder: str, other: str) -> bool | None:
     if not common:
         return None
     samples = ((tensor_sample(*ours[key]), tensor_sample(*theirs[key])) for key in common)
-    return all(are_alike(one, another) for one, another in samples)
+    return all(may_be_same_weights(one, another) for one, another in samples)
 
 
 def _tensor_locations(folder: str) -> dict[str, tuple[str, int, int, tuple[int, ...], torch.dtype]]:

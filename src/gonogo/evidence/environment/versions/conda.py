@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gonogo.evidence.environment.versions.listing import PackageListing, exact, valid
-from gonogo.evidence.environment.versions.requirements import INDEX_OPTION_PATTERN, read_index, read_requirement
+from gonogo.evidence.environment.versions.listing import PackageListing, exact_specifier, validated_specifier
+from gonogo.evidence.environment.versions.requirements import INDEX_OPTION_PATTERN, read_index_option, read_requirement
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
 
@@ -24,7 +24,7 @@ _BUILD_STRING_PATTERN = re.compile(r"h[0-9a-f]{7}_\w+|main|\d+(?:_\w+)?")
 
 
 def read_conda(listing: PackageListing) -> None:
-    """Add all dependencies of the listing's file."""
+    """Add all dependencies of the listing's conda environment file."""
     import yaml
 
     try:
@@ -68,7 +68,7 @@ def _add_pip_requirement(listing: PackageListing, node: Any) -> None:
     if INDEX_OPTION_PATTERN.match(text):
         if place is not None:
             listing.index_lines.append(place)
-        read_index(listing, text)
+        read_index_option(listing, text)
     elif place is not None:
         listing.pypi = True
         read_requirement(listing, listing.source, text, place.start)
@@ -88,16 +88,16 @@ def add_conda_dependency(listing: PackageListing, text: str, place: Place | None
             listing.facts[fact] = Field(told_version, place=place)  # overrides the image's value
         return built
     if name in ("cuda-nvcc", "cuda-toolkit", "cuda", "cudatoolkit-dev") and version is not None:
-        listing.fact("toolkit", version, place)
+        listing.add_fact("toolkit", version, place)
     if re.fullmatch(r"(?:gcc|gxx)(?:_linux-64)?", name) and version is not None:
-        listing.fact("gcc" if name.startswith("gcc") else "gxx", version, place)
+        listing.add_fact("gcc" if name.startswith("gcc") else "gxx", version, place)
     if built and _BUILD_STRING_PATTERN.fullmatch(re.split(r"[=\s]", constraint)[-1]):
         return built
     at = None
     if place is not None:
         start = place.end - len(constraint.encode()) if constraint else place.end
         at = place.source.place(start, place.end)
-    listing.add(_PIP_NAMES.get(name, name), specifier, place, notation="requirement", specifier_place=at)
+    listing.add_package(_PIP_NAMES.get(name, name), specifier, place, notation="requirement", specifier_place=at)
     if name in ("pytorch-cpu", "cpuonly"):
         listing.facts["cuda"] = Field.missing()
     return built
@@ -108,11 +108,11 @@ def conda_specifier(text: str) -> tuple[str, bool]:
     text = text.strip()
     match = re.fullmatch(r"(={0,2})\s*(\d[\w.]*?)(\.?\*)?(?:[=\s]+([\w.*]+))?", text)
     if match is None:
-        return valid(text), False
+        return validated_specifier(text), False
     operator, version, wild, build = match.groups()
     # `=2.1.0` means 2.1.0.*, which is 2.1.0 itself if a release has three numbers.
     fuzzy = wild or (operator == "=" and build is None and version.count(".") < 2)
-    return (valid(f"=={version}.*") if fuzzy else exact(version)), build is not None
+    return (validated_specifier(f"=={version}.*") if fuzzy else exact_specifier(version)), build is not None
 
 
 def read_conda_list(listing: PackageListing, text: str) -> None:
@@ -122,16 +122,16 @@ def read_conda_list(listing: PackageListing, text: str) -> None:
     ):
         place = listing.source.place(match.start(1), match.end(2))
         name = match[1].lower()
-        _add_listed(listing, name, match[2], match[3] or "", place)
+        _add_conda_list_row(listing, name, match[2], match[3] or "", place)
     listing.complete = bool(listing.packages)
 
 
-def _add_listed(listing: PackageListing, name: str, version: str, build: str, place: Place) -> None:
+def _add_conda_list_row(listing: PackageListing, name: str, version: str, build: str, place: Place) -> None:
     if name in ("python", "pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-nvcc", "cuda-toolkit"):
         add_conda_dependency(listing, f"{name}=={version}", place)
         return
-    listing.add(_PIP_NAMES.get(name, name), exact(version), place)
+    listing.add_package(_PIP_NAMES.get(name, name), exact_specifier(version), place)
     cuda = re.search(r"cuda(\d+\.\d+|\d{3})", build)
     if name == "pytorch" and cuda is not None:
         constraint = cuda[1] if "." in cuda[1] else f"{cuda[1][:2]}.{cuda[1][2]}"
-        listing.fact("cuda", constraint, place)
+        listing.add_fact("cuda", constraint, place)

@@ -7,8 +7,13 @@ from itertools import islice
 
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.conda import add_conda_dependency
-from gonogo.evidence.environment.versions.listing import PackageListing, decoded, latin1_text, resolve_included_path
-from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
+from gonogo.evidence.environment.versions.listing import (
+    PackageListing,
+    decode_latin1_as_utf8,
+    latin1_text,
+    resolve_included_path,
+)
+from gonogo.evidence.environment.versions.requirements import read_index_option, read_requirement, read_requirements
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
@@ -40,7 +45,7 @@ _INDEX_OPTIONS = frozenset(("-i", "--index-url", "--extra-index-url", "-f", "--f
 
 
 def read_dockerfile(listing: PackageListing) -> None:
-    """Add the packages of the file's last stage, and of the stages that it is built from."""
+    """Add the packages of a Dockerfile's last stage, and of the stages that it is built from."""
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), latin1_text(listing.source))
     text = re.sub(r"[\\`][ \t]*(\r?\n)(?:[ \t]*\r?\n)*", lambda match: " " * len(match[0]), text)
     values: dict[str, str] = {}
@@ -52,12 +57,12 @@ def read_dockerfile(listing: PackageListing) -> None:
         elif kind == "ENV":
             for name, value in re.findall(r"(?<!\w)([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|\S*)", instruction[2]):
                 values[name] = value.strip("\"'")
-                listing.variables[name] = Field(decoded(values[name]))
+                listing.variables[name] = Field(decode_latin1_as_utf8(values[name]))
         elif kind == "RUN":
-            read_installs(listing, instruction[2], start, values)
+            read_install_command(listing, instruction[2], start, values)
 
 
-def read_installs(listing: PackageListing, text: str, start: int, values: dict[str, str]) -> None:
+def read_install_command(listing: PackageListing, text: str, start: int, values: dict[str, str]) -> None:
     """Add what a shell command installs, in order; ``text`` starts at the byte ``start`` of the file."""
     for command in re.finditer(_INSTALL_COMMAND_PATTERN, text):
         is_conda = "conda" in command[0][: command.start(1) - command.start()] or "mamba" in command[0][:11]
@@ -107,6 +112,7 @@ def substitute_variables(word: str, values: dict[str, str]) -> str | None:
 
 
 def _add_installed(listing: PackageListing, text: str, start: int, values: dict[str, str], *, conda: bool) -> None:
+    """Add the packages that a ``pip install`` or ``conda install`` names."""
     words = list(islice(re.finditer(_SHELL_WORD_PATTERN, text), _MAX_WORDS))
     torch, cuda = listing.packages.get("torch"), listing.facts.get("cuda")
     indexes: list[str] = []
@@ -134,17 +140,19 @@ def _add_installed(listing: PackageListing, text: str, start: int, values: dict[
         elif word in _OPTIONS_WITH_VALUE:
             index += 1
         elif not word.startswith("-"):
-            _add_word(listing, word, at, values, conda=conda)
+            _add_install_argument(listing, word, at, values, conda=conda)
 
     if listing.packages.get("torch") is not torch:
         if listing.facts.get("cuda") is cuda:
             listing.facts.pop("cuda", None)  # belonged to the replaced torch
         listing.pypi = not conda
     for one in indexes:
-        read_index(listing, one)
+        read_index_option(listing, one)
 
 
-def _add_word(listing: PackageListing, word: str, offset: int, values: dict[str, str], *, conda: bool) -> None:
+def _add_install_argument(
+    listing: PackageListing, word: str, offset: int, values: dict[str, str], *, conda: bool
+) -> None:
     if conda:
         add_conda_dependency(listing, word, listing.source.place(offset, offset + len(word)))
         return
@@ -158,14 +166,16 @@ def _add_word(listing: PackageListing, word: str, offset: int, values: dict[str,
         read_requirement(listed, listing.source, filled, offset)
         for package in listed.packages.values():
             place = listing.source.place(offset, offset + len(word))
-            listing.add(package.name, package.specifier, place, replace=True, address=package.address)
+            listing.add_package(package.name, package.specifier, place, replace=True, address=package.address)
     elif name is not None:
         listing.packages.pop(name[0].lower(), None)
-        listing.add(name[0], "", listing.source.place(offset, offset + len(word)))
+        listing.add_package(name[0], "", listing.source.place(offset, offset + len(word)))
 
 
 def _include_requirements(listing: PackageListing, name: str, *, constraint: bool) -> None:
-    path = resolve_included_path(listing.source, listing.source, decoded(name).removeprefix("/workspace/").lstrip("/"))
+    path = resolve_included_path(
+        listing.source, listing.source, decode_latin1_as_utf8(name).removeprefix("/workspace/").lstrip("/")
+    )
     if path is None:
         return
     try:

@@ -36,7 +36,7 @@ def environment_facts(environment: Environment) -> EnvironmentFacts:
 
 
 def read_environment_json(listing: PackageListing, content: Mapping[str, Any]) -> None:
-    """Read everything but the packages from such a JSON object."""
+    """Read everything but the packages from the JSON that ``gonogo env`` prints."""
     listing.complete = content.get("complete") is True
     for name in field_names():
         if name in content:

@@ -8,21 +8,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.versions.environment_json import read_environment_json
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
-    exact,
+    exact_specifier,
     latin1_text,
     repository_address,
-    valid,
+    validated_specifier,
 )
 from gonogo.evidence.environment.versions.pyproject import dependency_url
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_NOT_JSON = translated("{where}: not valid JSON: {why}")
+_NOT_JSON = translated("{where} is not valid JSON: {why}")
 _NOT_A_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
 
 
@@ -39,15 +39,15 @@ def read_json(listing: PackageListing) -> Environment:
         why = error.msg if isinstance(error, json.JSONDecodeError) else "too deep"
         start = listing.source.line_start(line)
         reason = _NOT_JSON.format(where=f"{listing.source.path}:{line}", why=why)
-        listing.skip(listing.source.place(start, start), reason)
-        return listing.environment()
+        listing.record_unparsed(listing.source.place(start, start), reason)
+        return listing.to_environment()
     if isinstance(content, Mapping) and isinstance(content.get("environment"), Mapping):
         if isinstance(content["environment"].get("packages"), (dict, list)):  # `gonogo env --format json`
             content = content["environment"]
         elif isinstance(content.get("installed"), list):  # `pip inspect`, whose environment contains the markers
             markers = content["environment"]
             if isinstance(markers.get("python_full_version"), str):
-                listing.fact("python", markers["python_full_version"])
+                listing.add_fact("python", markers["python_full_version"])
     if isinstance(content, Mapping) and isinstance(content.get("packages"), (dict, list)):
         read_environment_json(listing, content)
         content = content["packages"]
@@ -81,12 +81,13 @@ def read_json(listing: PackageListing) -> Environment:
                 _skip_entry(listing, name, version, None)
             elif not isinstance(version, Mapping) or "version" in version or "git" in version:
                 _add_package(listing, text, name, stated, in_list=False, address=dependency_url(version))
-    return listing.environment()
+    return listing.to_environment()
 
 
 def _skip_entry(listing: PackageListing, name: Any, version: Any, place: Place | None) -> None:
+    """Record an entry that is not a package with a version."""
     reason = _NOT_A_VERSION.format(path=listing.source.path, name=repr(name)[:80], version=repr(version)[:80])
-    listing.skip(place or listing.source.place(0, 0), reason)
+    listing.record_unparsed(place or listing.source.place(0, 0), reason)
 
 
 def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
@@ -109,26 +110,26 @@ def _add_package(
     if not re.fullmatch(NAME, name) or isinstance(version, (bool, list, Mapping)):
         return
     stated = "" if version is None else str(version)
-    place, version_place = _places(listing, text, name, stated, in_list=in_list)
+    place, version_place = _find_places(listing, text, name, stated, in_list=in_list)
     operator = re.match(r"\s*(?:[~=!<>])", stated)
-    specifier = valid(stated) if operator else exact(stated)
+    specifier = validated_specifier(stated) if operator else exact_specifier(stated)
     if not in_list and stated and (not specifier or specifier.startswith("===")):
         _skip_entry(listing, name, version, version_place)
-    listing.add(
+    listing.add_package(
         name,
         specifier,
         place,
         notation="" if in_list else ("requirement" if operator else "bare") if stated else "",
         specifier_place=version_place,
-        replace=canonical(name) in listing.packages,
+        replace=canonical_package_name(name) in listing.packages,
         address=address,
     )
 
 
-def _places(
+def _find_places(
     listing: PackageListing, text: str, name: str, version: str, *, in_list: bool
 ) -> tuple[Place | None, Place | None]:
-    """The places of the package and its version, found by searching for their quoted text."""
+    """The places of the package and its version in the file, found by searching for their quoted text."""
     if not (name.isascii() and version.isascii()):
         return None, None
     key = json.dumps(name)

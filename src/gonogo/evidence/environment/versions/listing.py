@@ -11,7 +11,7 @@ import msgspec
 
 from gonogo.evidence.environment.compatibility import pypi_torch_cuda
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, UnreadableLine
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
@@ -51,7 +51,7 @@ class PackageListing:
         self.pypi = True
         """Whether torch is installed from PyPI, as far as the file indicates."""
 
-    def add(
+    def add_package(
         self,
         name: str,
         specifier: str,
@@ -66,7 +66,9 @@ class PackageListing:
         """Add a package. If it was added before, both specifiers apply, or with ``replace`` only the later one."""
         where = f"{place.source.path}:{place.line}" if place is not None else self.source.path
         source = Text(where, where)
-        found = Package(canonical(name), specifier.strip(), place, source, notation, specifier_place, extras, address)
+        found = Package(
+            canonical_package_name(name), specifier.strip(), place, source, notation, specifier_place, extras, address
+        )
         known = self.packages.get(found.name)
         if known is not None and replace and not found.specifier and not address:
             return
@@ -74,12 +76,12 @@ class PackageListing:
             found = intersect_packages(known, found)
         self.packages[found.name] = found
 
-    def fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
+    def add_fact(self, name: str, value: Any, place: Place | None = None, reason: Text | None = None) -> None:
         """Add a fact about the machine, unless it is already known."""
         self.facts.setdefault(name, Field(value, place=place, reason=reason))
 
-    def environment(self) -> Environment:
-        """The collected environment."""
+    def to_environment(self) -> Environment:
+        """The environment made of all packages and facts collected so far."""
         for constraint in self.constraints:
             if constraint.name in self.packages:
                 self.packages[constraint.name] = intersect_packages(self.packages[constraint.name], constraint)
@@ -89,7 +91,7 @@ class PackageListing:
             self._add_cuda_of_torch(version.local, version.public, torch.place)
         nccl = next((p for n, p in self.packages.items() if re.fullmatch(r"nvidia-nccl-cu\d+", n)), None)
         if nccl is not None and nccl.version_text and "nccl" not in self.facts:
-            self.fact("nccl", nccl.version_text, nccl.place)
+            self.add_fact("nccl", nccl.version_text, nccl.place)
         sources = tuple(self.sources) or ((Text(self.source.path, self.source.path),) if self else ())
         return Environment(
             packages=self.packages,
@@ -113,21 +115,21 @@ class PackageListing:
         if local_label is not None:
             cuda = cuda_version_of_tag(local_label)
             if cuda is not None:
-                self.fact("cuda", cuda, place, reason)
+                self.add_fact("cuda", cuda, place, reason)
             elif re.match(r"cpu|rocm|xpu", local_label):
                 self.facts["cuda"] = Field.missing()
             return
         for name, package in self.packages.items():
             if re.fullmatch(r"nvidia-cuda-runtime-cu\d+|nvidia-cuda-runtime", name) and package.version is not None:
                 release = package.version.release
-                self.fact("cuda", f"{release[0]}.{release[1] if len(release) > 1 else 0}", package.place)
+                self.add_fact("cuda", f"{release[0]}.{release[1] if len(release) > 1 else 0}", package.place)
                 return
         if self.pypi:
             cuda = pypi_torch_cuda(public_version)
             if cuda is not None:
-                self.fact("cuda", cuda, place, _FROM_PYPI_WHEEL.format(version=public_version, cuda=cuda))
+                self.add_fact("cuda", cuda, place, _FROM_PYPI_WHEEL.format(version=public_version, cuda=cuda))
 
-    def skip(self, place: Place, reason: Text) -> None:
+    def record_unparsed(self, place: Place, reason: Text) -> None:
         """Record a part of a file that can't be parsed."""
         self.unread.append(UnreadableLine(place, reason))
 
@@ -165,20 +167,20 @@ def latin1_text(source: SourceFile) -> str:
     return " " * source.start + text[source.start :] if source.start else text
 
 
-def decoded(text: str) -> str:
+def decode_latin1_as_utf8(text: str) -> str:
     """A part of :func:`latin1_text`, decoded as UTF-8."""
     return text.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
-def exact(version: str) -> str:
-    """The specifier of an exact version in a listing."""
+def exact_specifier(version: str) -> str:
+    """The specifier (``==2.1.0``) of a version in a listing; empty if it is no version."""
     version = version.strip()
     if not version or not re.fullmatch(r"[\w.!+*-]{1,100}", version):
         return ""
     return f"=={version}" if parse_version(version) is not None or version.endswith(".*") else f"==={version}"
 
 
-def valid(specifier: str) -> str:
+def validated_specifier(specifier: str) -> str:
     """The specifier without spaces, or an empty string if it is invalid."""
     text = re.sub(r"\s+", "", specifier)
     return text if text and parse_specifier(text) is not None else ""

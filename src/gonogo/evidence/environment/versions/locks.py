@@ -11,8 +11,8 @@ import re
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
-    decoded,
-    exact,
+    decode_latin1_as_utf8,
+    exact_specifier,
     latin1_text,
     repository_address,
 )
@@ -24,7 +24,7 @@ _OWN_PROJECT_PATTERN = re.compile(r"^source[ \t]*=[ \t]*\{[ \t]*(?:virtual|edita
 
 
 def read_lock(listing: PackageListing) -> None:
-    """Add all packages of the listing's file."""
+    """Add all packages of the listing's lock file (uv, Poetry, PDM, PEP 751)."""
     text = latin1_text(listing.source)
     found: dict[str, tuple[set[str], Place, str]] = {}
     for block in re.finditer(r"^\[\[packages?\]\][ \t]*\r?\n((?:(?!\[).*(?:\n|\Z))*)", text, re.MULTILINE):
@@ -38,7 +38,9 @@ def read_lock(listing: PackageListing) -> None:
         found.setdefault(name[1], (set(), place, address))[0].add(version[1] if version else "")
     for name_, (versions, place, address) in found.items():
         # Several versions are for different platforms or Pythons; the lock file alone doesn't tell which one applies.
-        listing.add(name_, exact(versions.pop()) if len(versions) == 1 else "", place, address=address)
+        listing.add_package(
+            name_, exact_specifier(versions.pop()) if len(versions) == 1 else "", place, address=address
+        )
     listing.complete = bool(found)
 
 
@@ -64,5 +66,5 @@ def _source_url(text: str, block: re.Match[str]) -> str:
         git = told.get("git", "")
         where = git or next((told[key] for key in ("url", "path", "directory") if key in told), "")
         if where:
-            return decoded(repository_address(where, commit) if git or commit or kind == "git" else where)
+            return decode_latin1_as_utf8(repository_address(where, commit) if git or commit or kind == "git" else where)
     return ""

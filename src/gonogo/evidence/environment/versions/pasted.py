@@ -10,7 +10,13 @@ from collections.abc import Callable
 
 from gonogo.evidence.environment.environment import Gpu
 from gonogo.evidence.environment.versions.conda import read_conda_list
-from gonogo.evidence.environment.versions.listing import NAME, PackageListing, decoded, exact, latin1_text
+from gonogo.evidence.environment.versions.listing import (
+    NAME,
+    PackageListing,
+    decode_latin1_as_utf8,
+    exact_specifier,
+    latin1_text,
+)
 from gonogo.evidence.field import Field
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.source_file import Place
@@ -66,8 +72,8 @@ _ABSENT_VALUES = frozenset({"None", "No CUDA"})
 _UNKNOWN_VALUES = frozenset({"Could not collect", "N/A"})
 
 
-def read_pasted(listing: PackageListing) -> None:
-    """Read all packages and facts from such reports in the listing's file."""
+def read_pasted_report(listing: PackageListing) -> None:
+    """Read the packages and facts in pasted output of ``ds_report``, ``accelerate env`` and the like."""
     text = latin1_text(listing.source)
     for match in _BULLET_VERSION_PATTERN.finditer(text):
         _add_package_version(listing, match[1], match[2], _match_place(listing, match, 1, 2))
@@ -82,8 +88,8 @@ def read_pasted(listing: PackageListing) -> None:
         if found[1] in _ABSENT_VALUES:
             listing.facts[name] = Field.missing()
         else:
-            value: str | int = decoded(found[1])
-            listing.fact(
+            value: str | int = decode_latin1_as_utf8(found[1])
+            listing.add_fact(
                 name, _parse_bytes(found[1]) if name == "dev_shm" else value, _match_place(listing, found, 1, 1)
             )
     _add_gpus(listing, text)
@@ -102,23 +108,23 @@ def _match_place(listing: PackageListing, match: re.Match[str], first_group: int
 def _add_package_version(listing: PackageListing, name: str, version: str, place: Place) -> None:
     name = name.lower()
     if name == "python":
-        listing.fact("python", version, place)
+        listing.add_fact("python", version, place)
     elif name not in _NON_PACKAGE_NAMES and _PIP_NAMES.get(name, name) not in listing.packages:
-        listing.add(_PIP_NAMES.get(name, name), exact(version.rstrip(".,")), place)
+        listing.add_package(_PIP_NAMES.get(name, name), exact_specifier(version.rstrip(".,")), place)
 
 
 def _add_torch(listing: PackageListing, text: str) -> None:
     match = re.search(rf"^[ \t>]*PyTorch version[ \t]*:[ \t]*{_VERSION}", text, re.MULTILINE)
     if match is not None:
         listing.packages.pop("torch", None)  # the imported torch counts, not pip's list
-        listing.add("torch", exact(match[1]), listing.source.place(match.start(), match.end(1)))
+        listing.add_package("torch", exact_specifier(match[1]), listing.source.place(match.start(), match.end(1)))
 
 
 def _add_gpus(listing: PackageListing, text: str) -> None:
     for match in re.finditer(
         r"^[ \t>]*(?:GPU models and configuration:[ \t]*)?GPU[ \t]+\d+:[ \t]*([^\n\r(]{2,80})", text, re.M
     ):
-        listing.gpus.append(Gpu(decoded(match[1]).strip()))
+        listing.gpus.append(Gpu(decode_latin1_as_utf8(match[1]).strip()))
     if listing.gpus:
         return
     kind = re.search(r"^[ \t>]*[-*][ \t]+GPU type[ \t]*:[ \t]*([^\n\r]{2,80}?)[ \t]*\r?$", text, re.MULTILINE)
@@ -126,7 +132,7 @@ def _add_gpus(listing: PackageListing, text: str) -> None:
     memory = re.search(r"^[ \t>]*[-*][ \t]+GPU memory[ \t]*:[ \t]*([\d.]+)[ \t]*GB", text, re.MULTILINE)
     if kind is not None:
         size = _parse_number(memory[1], lambda number: int(number * 1024**3)) if memory else None
-        listing.gpus += [Gpu(decoded(kind[1]), size)] * (int(count[1]) if count else 1)
+        listing.gpus += [Gpu(decode_latin1_as_utf8(kind[1]), size)] * (int(count[1]) if count else 1)
 
 
 def _parse_bytes(text: str) -> int:

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
     find_string_literal,
     latin1_text,
     repository_address,
-    valid,
+    validated_specifier,
 )
 from gonogo.evidence.environment.versions.requirements import read_requirement
 
@@ -32,7 +32,7 @@ _MAX_NOT_FOUND = 1000
 
 
 def read_pyproject(listing: PackageListing) -> None:
-    """Add all dependencies of the listing's file, including those of extras and groups."""
+    """Add all dependencies of a pyproject.toml, including those of extras and groups."""
     try:
         if _DOTTED.search(listing.source.text):
             return  # tomllib is quadratic in the number of a key's dots, and real keys have few
@@ -52,7 +52,7 @@ def read_pyproject(listing: PackageListing) -> None:
             read_requirement(listing, listing.source, written, at)
     sources = _mapping_or_empty(_mapping_or_empty(_mapping_or_empty(content.get("tool")).get("uv")).get("sources"))
     for name, source in sources.items():
-        package = listing.packages.get(canonical(name))
+        package = listing.packages.get(canonical_package_name(name))
         if package is not None and (address := dependency_url(source)):
             listing.packages[package.name] = msgspec.structs.replace(package, address=address, written="")
     for header, table in _dependency_tables(content):
@@ -93,6 +93,7 @@ def _requirement_name(requirement: str) -> str:
 
 
 def _dependency_tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The tables of dependencies that Poetry, Pipenv and uv use."""
     for name in ("packages", "dev-packages"):
         yield name, _mapping_or_empty(content.get(name))
     poetry = _mapping_or_empty(_mapping_or_empty(content.get("tool")).get("poetry"))
@@ -120,7 +121,7 @@ def _add_table_dependency(listing: PackageListing, text: str, start: int, name: 
     if name == "python":
         return
     whole = listing.source.place(match.start() + len(match[0]) - len(match[0].lstrip()), match.end()) if match else None
-    listing.add(
+    listing.add_package(
         name,
         poetry_specifier(version or ""),
         whole,
@@ -158,4 +159,4 @@ def poetry_specifier(text: str) -> str:
             kept = min(1, len(numbers) - 1)
         upper = [*numbers[:kept], numbers[kept] + 1]
         clauses.append(f">={match[2]},<{'.'.join(map(str, upper))}")
-    return valid(",".join(clause for clause in clauses if clause))
+    return validated_specifier(",".join(clause for clause in clauses if clause))

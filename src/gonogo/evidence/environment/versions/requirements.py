@@ -6,16 +6,16 @@ import re
 from functools import lru_cache
 
 from gonogo.evidence.environment.environment import Package
-from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
     cuda_version_of_tag,
-    decoded,
-    exact,
+    decode_latin1_as_utf8,
+    exact_specifier,
     latin1_text,
     resolve_included_path,
-    valid,
+    validated_specifier,
 )
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
@@ -26,7 +26,9 @@ _MAX_DEPTH = 10
 _MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Maximum number of lines of all files together, in case files include each other repeatedly."""
-_TOO_LONG = translated("{where}: not read from this line on: version lists are read up to {limit} lines")
+_TOO_LONG = translated(
+    "{where}: the file was read only up to this line, since gonogo reads version lists up to {limit} lines"
+)
 _MAX_UNREADABLE_LINES = 100
 """Maximum number of reported lines; a file with more is not a requirements file."""
 _NOT_A_REQUIREMENT = translated(
@@ -35,7 +37,9 @@ _NOT_A_REQUIREMENT = translated(
 _CANNOT_INCLUDE = translated(
     "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder"
 )
-_INCLUDES_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
+_INCLUDES_TOO_DEEP = translated(
+    "{where}: {line!r} was not followed, since the files already include each other {depth} levels deep"
+)
 _REQUIREMENT_PATTERN = re.compile(
     rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 )
@@ -53,12 +57,12 @@ _MIN_FROZEN_PACKAGES = 20
 
 
 def read_requirements(listing: PackageListing) -> None:
-    """Add all requirements of the listing's file."""
+    """Add all requirements of a requirements file."""
     _read_file(listing, listing.source, depth=0, constraint=False, seen={listing.source.path})
-    listing.complete = _looks_frozen(listing)
+    listing.complete = _is_pip_freeze_output(listing)
 
 
-def _looks_frozen(listing: PackageListing) -> bool:
+def _is_pip_freeze_output(listing: PackageListing) -> bool:
     """Whether the file lists all installed packages: many exact versions in pip's order, and nothing else."""
     names = [name for name, package in listing.packages.items() if not package.specifier.startswith("~")]
     exact_ones = [p for p in listing.packages.values() if p.version_text or not p.written]
@@ -90,7 +94,7 @@ def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, const
             _include_file(listing, source, line, start, include, depth=depth, constraint=constraint, seen=seen)
         elif INDEX_OPTION_PATTERN.match(line):
             listing.index_lines.append(source.place(start, start + len(line)))
-            read_index(listing, line)
+            read_index_option(listing, line)
         elif (
             not read_requirement(listing, source, line, start, constraint=constraint)
             and not line.startswith("--")
@@ -98,7 +102,9 @@ def _read_file(listing: PackageListing, source: SourceFile, *, depth: int, const
         ):
             place = source.place(start, start + len(line))
             where = f"{source.path}:{place.line}"
-            listing.skip(place, _NOT_A_REQUIREMENT.format(where=where, line=decoded(line)[:120].replace("\n", " ")))
+            listing.record_unparsed(
+                place, _NOT_A_REQUIREMENT.format(where=where, line=decode_latin1_as_utf8(line)[:120].replace("\n", " "))
+            )
 
 
 def _include_file(
@@ -114,13 +120,15 @@ def _include_file(
 ) -> None:
     place = source.place(start, start + len(line))
     where = f"{source.path}:{place.line}"
-    name = decoded(include_match[2].strip("\"' "))
+    name = decode_latin1_as_utf8(include_match[2].strip("\"' "))
     path = resolve_included_path(source, listing.source, name)
     if path is None:
-        listing.skip(place, _CANNOT_INCLUDE.format(where=where, path=name[:200]))
+        listing.record_unparsed(place, _CANNOT_INCLUDE.format(where=where, path=name[:200]))
         return
     if depth >= _MAX_DEPTH:
-        listing.skip(place, _INCLUDES_TOO_DEEP.format(where=where, line=decoded(line)[:120], depth=_MAX_DEPTH))
+        listing.record_unparsed(
+            place, _INCLUDES_TOO_DEEP.format(where=where, line=decode_latin1_as_utf8(line)[:120], depth=_MAX_DEPTH)
+        )
         return
     if path in seen:
         return
@@ -128,7 +136,7 @@ def _include_file(
     try:
         included = SourceFile.read(path)
     except UserError as error:
-        listing.skip(place, error.text)
+        listing.record_unparsed(place, error.text)
         return
     constraint = constraint or include_match[1] in ("-c", "--constraint")
     _read_file(listing, included, depth=depth + 1, constraint=constraint, seen=seen)
@@ -141,7 +149,7 @@ INDEX_OPTION_PATTERN = re.compile(
 """Options of a requirements file that select indexes or the files to take from them."""
 
 
-def read_index(listing: PackageListing, words: str) -> None:
+def read_index_option(listing: PackageListing, words: str) -> None:
     """Read an index option: PyTorch's own index determines the CUDA version of its torch."""
     index = re.search(r"download\.pytorch\.org/whl/(?:nightly/|test/)?(cu\d+|cpu|rocm[\d.]+)", words)
     if index is not None:
@@ -181,14 +189,16 @@ def read_requirement(
     url = _ADDRESS_PATTERN.match(text) if "@" in text else None
     if url is not None:
         extras = re.sub(r"\s", "", url[2] or "")
-        address = "" if _CONDA_BUILD_PATH.match(url[3]) else decoded(url[3])
+        address = "" if _CONDA_BUILD_PATH.match(url[3]) else decode_latin1_as_utf8(url[3])
         version = _version_of_url(url[3], url[1])
-        listing.add(url[1], version, place, replace=replace, extras=extras, address=address)
+        listing.add_package(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
     if editable or _PATH_PATTERN.match(text):
         named = _package_of_url(text)
         if named is not None:
-            listing.add(named[0], named[1], place, replace=replace, address=decoded(text.split(" ;")[0].strip()))
+            listing.add_package(
+                named[0], named[1], place, replace=replace, address=decode_latin1_as_utf8(text.split(" ;")[0].strip())
+            )
         return True
     match = _REQUIREMENT_PATTERN.match(text)
     if match is None:
@@ -201,24 +211,24 @@ def read_requirement(
     specifier = (match[3] or "").strip()
     end = match.start(3) + len(match[3].rstrip()) if match[3] else (match.end(2) if match[2] else match.end(1))
     begin = match.start(3) if match[3] else end
-    bare = valid(specifier.strip("() "))
+    bare = validated_specifier(specifier.strip("() "))
     if specifier and not bare:
         return False
     at = source.place(start + begin, start + end)
     how = "" if hashed else notation
     if constraint:
         where = f"{source.path}:{place.line}"
-        listing.constraints.append(Package(canonical(match[1]), bare, place, Text(where, where), how, at))
+        listing.constraints.append(Package(canonical_package_name(match[1]), bare, place, Text(where, where), how, at))
     else:
         shown = source.place(start, start + max(end, match.end(1)))
         extras = re.sub(r"[\s\[\]]", "", match[2] or "")
-        listing.add(match[1], bare, shown, notation=how, specifier_place=at, replace=replace, extras=extras)
+        listing.add_package(match[1], bare, shown, notation=how, specifier_place=at, replace=replace, extras=extras)
     return True
 
 
 def _version_of_url(url: str, name: str) -> str:
     found = _package_of_url(url)
-    return found[1] if found is not None and canonical(found[0]) == canonical(name) else ""
+    return found[1] if found is not None and canonical_package_name(found[0]) == canonical_package_name(name) else ""
 
 
 def _package_of_url(url: str) -> tuple[str, str] | None:
@@ -226,7 +236,7 @@ def _package_of_url(url: str) -> tuple[str, str] | None:
     url = url[:2000]
     wheel = re.search(_WHEEL_NAME_PATTERN, url) or re.search(_ARCHIVE_NAME_PATTERN, url)
     if wheel is not None:
-        return wheel[1], exact(wheel[2].replace("%2B", "+").replace("%2b", "+"))
+        return wheel[1], exact_specifier(wheel[2].replace("%2B", "+").replace("%2b", "+"))
     egg = re.search(rf"[#&]egg=({NAME})", url)
     if egg is not None:
         return egg[1], ""
@@ -239,7 +249,7 @@ def _package_of_url(url: str) -> tuple[str, str] | None:
     # A tag such as v0.14.2 is a version; a branch or a commit is not.
     name = re.sub(r"\.git$", "", repository[1])
     tag = re.fullmatch(r"v?(\d+(?:\.\d+){1,3}(?:\.post\d+)?)", repository[2] or "")
-    return name, exact(tag[1]) if tag else ""
+    return name, exact_specifier(tag[1]) if tag else ""
 
 
 @lru_cache(maxsize=1024)

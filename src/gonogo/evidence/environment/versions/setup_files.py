@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from gonogo.evidence.environment.own_package import setup_requirements
-from gonogo.evidence.environment.versions.dockerfile import read_installs
+from gonogo.evidence.environment.versions.dockerfile import read_install_command
 from gonogo.evidence.environment.versions.listing import (
     PackageListing,
     find_string_literal,
@@ -79,7 +79,7 @@ def read_setup_script(listing: PackageListing) -> None:
     text = latin1_text(listing.source)
     text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), text)
     text = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
-    read_installs(listing, text, 0, {})
+    read_install_command(listing, text, 0, {})
     if _CONTROL_FLOW_PATTERN.search(text):
         listing.packages = {
             name: msgspec.structs.replace(package, specifier="") for name, package in listing.packages.items()

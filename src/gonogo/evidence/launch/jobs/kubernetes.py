@@ -40,7 +40,8 @@ def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: Ya
     }
 
 
-def _first_resources(spec: YamlNode) -> YamlNode:
+def _resources_of_training_container(spec: YamlNode) -> YamlNode:
+    """The resources of the first container that requests accelerators; an empty node if none does."""
     containers = [one["resources"] for one in spec["containers"]]
     return next((one for one in containers if gpus_of(one).node is not None), YamlNode(None, spec.source))
 
@@ -59,8 +60,9 @@ def _hyperpod_job(node: YamlNode) -> Iterator[Workload]:
 
 
 def _torch_workload(kind: str, node: YamlNode, first: YamlNode, groups: list[YamlNode]) -> Workload:
+    """The workload of a PyTorch job, from its first pod and all groups of pods."""
     pod, nodes = first["template"]["spec"], total_replicas(groups)
-    added = _torchrun_variables(nodes, node["spec"]["nprocPerNode"], _first_resources(pod))
+    added = _torchrun_variables(nodes, node["spec"]["nprocPerNode"], _resources_of_training_container(pod))
     world = {"MASTER_ADDR": "localhost", "MASTER_PORT": "23456", "RANK": "0", "WORLD_SIZE": added["PET_NNODES"]}
     return workload_of_pod(kind, pod, nodes, {**added, **world})
 
@@ -69,7 +71,7 @@ def _train_job(node: YamlNode) -> Iterator[Workload]:
     """A TrainJob combined with its runtime, if that is in the same file; other runtimes are unknown."""
     trainer, reference = node["spec"]["trainer"], node["spec"]["runtimeRef"]
     runtime = YamlNode(None, node.source)
-    for one in node.beside():
+    for one in node.documents():
         kinds = (reference["kind"].text,) if reference["kind"].text else ("ClusterTrainingRuntime", "TrainingRuntime")
         if one["kind"].text in kinds and one["metadata"]["name"].text == reference["name"].text:
             runtime = one["spec"]
@@ -81,7 +83,9 @@ def _train_job(node: YamlNode) -> Iterator[Workload]:
     nodes = next((one for one in (trainer["numNodes"], policy["numNodes"]) if one.node is not None), 1)
     asked = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
     per_node = next((one for one in asked if one.text), YamlNode(None, node.source))
-    added = _torchrun_variables(nodes, per_node, resources if resources.node is not None else _first_resources(pod))
+    added = _torchrun_variables(
+        nodes, per_node, resources if resources.node is not None else _resources_of_training_container(pod)
+    )
     work = workload_of_pod("TrainJob", pod, nodes, {} if policy["mpi"].node is not None else added, given=trainer)
     changed = any(node["spec"][name].node is not None for name in _POD_OVERRIDE_KEYS)
     work = msgspec.structs.replace(work, shm_bytes=None) if changed else work
@@ -132,7 +136,9 @@ def _mpi_job(node: YamlNode) -> Iterator[Workload]:
 def _volcano_job(node: YamlNode) -> Iterator[Workload]:
     """The first task with accelerators, with the world set by Volcano's PyTorch plugin if it is used."""
     tasks = list(node["spec"]["tasks"])
-    working = [one for one in tasks if gpus_of(_first_resources(one["template"]["spec"])).node is not None] or tasks
+    working = [
+        one for one in tasks if gpus_of(_resources_of_training_container(one["template"]["spec"])).node is not None
+    ] or tasks
     if not working:
         return
     nodes, added = total_replicas(working), {"VC_TASK_INDEX": "0"}
@@ -171,7 +177,7 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
     asked = _parse_runtime_env(spec["runtimeEnvYAML"])
     yield msgspec.structs.replace(
         work,
-        words=(PlacedText("bash", here), PlacedText("-c", here), entry.word()),
+        words=(PlacedText("bash", here), PlacedText("-c", here), entry.placed_text()),
         environment=work.environment
         | {name: PlacedText(value.text, there) for name, value in asked["env_vars"].items()},
         packages=tuple(PlacedText(one.text, there) for one in _pip_packages(asked["pip"]) if one.text),

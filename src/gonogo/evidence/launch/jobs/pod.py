@@ -55,10 +55,10 @@ def workload_of_pod(
         parse_size_bytes(limits["memory"].text or resources["requests"]["memory"].text),
         _shm_bytes(pod, asking) if asking.node is not None else None,
         (container if container.node is not None else over).place,
-        next((one["image"].word() for one in (over, container) if one["image"].text), None),
+        next((one["image"].placed_text() for one in (over, container) if one["image"].text), None),
         container["workingDir"].text,
         files=_config_maps(spec, container),
-        numbers=tuple(one.word() for one in (count, gpus_of(resources)) if one.text),
+        numbers=tuple(one.placed_text() for one in (count, gpus_of(resources)) if one.text),
     )
 
 
@@ -114,7 +114,7 @@ def _shm_bytes(spec: YamlNode, container: YamlNode) -> int | None:
 
 def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
     """The files mounted from config maps in the same file, by path; each key of a map is a file."""
-    maps = {one["metadata"]["name"].text: one["data"] for one in spec.beside() if one["kind"].text == "ConfigMap"}
+    maps = {one["metadata"]["name"].text: one["data"] for one in spec.documents() if one["kind"].text == "ConfigMap"}
     volumes = {one["name"].text: one["configMap"] for one in spec["volumes"] if one["configMap"].node is not None}
     found = {}
     for mount in container["volumeMounts"]:
@@ -126,7 +126,7 @@ def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
         for key, content in maps.get(volume["name"].text, YamlNode(None, spec.source)).items():
             name = paths.get(key) if paths else key
             if name and content.text is not None and only in (None, name):
-                found[at if only else f"{at}/{name}"] = content.word()
+                found[at if only else f"{at}/{name}"] = content.placed_text()
     return found
 
 

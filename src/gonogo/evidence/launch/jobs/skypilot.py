@@ -6,7 +6,7 @@ import re
 
 from gonogo.evidence.launch.jobs.workload import Workload, parse_size_bytes
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 
 _WORKDIR = "~/sky_workdir"
 _URL_SCHEME_PATTERN = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -19,7 +19,7 @@ def skypilot_task(node: YamlNode) -> Workload:
     name, count = next((said for one in choices if (said := _accelerators(one["accelerators"]))[0]), ("", ""))
     number = node["num_nodes"]
     nodes = 1 if number.node is None else number.number
-    given = whole_number_in(count)
+    given = parse_whole_number(count)
     gpus = given if given is not None else 1 if name else None
     environment = {
         "SKYPILOT_NUM_NODES": str(nodes or 1),
@@ -41,7 +41,7 @@ def skypilot_task(node: YamlNode) -> Workload:
             mounts[there] = source.text
     return Workload(
         "SkyPilot",
-        (PlacedText("bash", here), PlacedText("-c", here), node["run"].word()),
+        (PlacedText("bash", here), PlacedText("-c", here), node["run"].placed_text()),
         words,
         nodes,
         gpus,
@@ -51,9 +51,9 @@ def skypilot_task(node: YamlNode) -> Workload:
         here,
         next((image for one in choices if (image := _container_image(one["image_id"])) is not None), None),
         folder,
-        node["setup"].word() if node["setup"].text else None,
+        node["setup"].placed_text() if node["setup"].text else None,
         mounts=mounts,
-        numbers=(number.word(),) if number.text else (),
+        numbers=(number.placed_text(),) if number.text else (),
     )
 
 

@@ -27,7 +27,7 @@ _VARIABLE_PATTERN = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A job of a queue. Memory is in bytes; None if not requested."""
+    """A job of a queue: its command, container, GPUs and nodes. Memory is in bytes; None if not requested."""
 
     kind: str
     words: tuple[PlacedText, ...]
@@ -58,7 +58,7 @@ class Workload(msgspec.Struct, frozen=True):
     """The numbers of nodes and accelerators, as written."""
 
 
-def script_of(workload: Workload) -> PlacedText | None:
+def shell_code_of(workload: Workload) -> PlacedText | None:
     """The code of ``bash -c CODE``, if the command is of this form, possibly after an image's entry point."""
     *_before, shell, option, code = (None, None, *workload.words) if len(workload.words) > 2 else (None, None, None)
     if shell is None or option is None or code is None:
@@ -72,7 +72,7 @@ def unfilled_variables(workload: Workload) -> list[str]:
 
     No queue replaces ``$NAME`` in a number, or in a command that is not run by a shell.
     """
-    script = script_of(workload)
+    script = shell_code_of(workload)
     own = [word for word in workload.words if word is not script and workload.kind != "SkyPilot"]
     found = [
         match[1] or match[2]
@@ -82,7 +82,7 @@ def unfilled_variables(workload: Workload) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def brought(workload: Workload, path: str, folder: Path) -> str | None:
+def local_path_of_mount(workload: Workload, path: str, folder: Path) -> str | None:
     """The local counterpart of a path in the job's container, or None if the job mounts nothing there."""
     for mount in sorted(workload.mounts, key=len, reverse=True):
         for there in (mount.rstrip("/"), os.path.expanduser(mount.rstrip("/"))):

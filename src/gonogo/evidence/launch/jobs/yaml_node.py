@@ -21,7 +21,7 @@ class PlacedText(msgspec.Struct, frozen=True):
 
 
 class YamlNode:
-    """A node of the document, or an empty node: its lookups give empty nodes again."""
+    """A node of a YAML document, or an empty node: its lookups give empty nodes again."""
 
     def __init__(self, node: Any, source: SourceFile, documents: Sequence[Any] = ()) -> None:
         self.node = node
@@ -37,8 +37,8 @@ class YamlNode:
     def _wrap_node(self, node: Any) -> YamlNode:
         return YamlNode(node, self.source, self._documents)
 
-    def beside(self) -> Iterator[YamlNode]:
-        """All documents of the file."""
+    def documents(self) -> Iterator[YamlNode]:
+        """All documents of the node's file."""
         yield from (self._wrap_node(one) for one in self._documents)
 
     def items(self) -> Iterator[tuple[str, YamlNode]]:
@@ -80,6 +80,6 @@ class YamlNode:
         )
         return Place(self.source, start, max(start, end))
 
-    def word(self) -> PlacedText:
+    def placed_text(self) -> PlacedText:
         """The scalar's text with its place."""
         return PlacedText(self.text, self.place, getattr(self.node, "style", None) or "")

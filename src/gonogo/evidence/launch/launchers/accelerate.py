@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import OptionTable, names
+from gonogo.evidence.launch.command_line import OptionTable, split_names
 from gonogo.evidence.launch.launchers.counts import (
     UNEVEN_PROCESSES,
     LaunchSettings,
     LaunchSize,
-    count,
-    one_per_gpu,
-    world,
+    launch_size_per_node,
+    one_process_per_gpu,
+    to_positive_count,
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import parse_number_ranges
 
 _ACCELERATE_OPTIONS = OptionTable(
-    names(
+    split_names(
         """
         config_file mixed_precision num_processes num_machines num_cpu_threads_per_process dynamo_backend
         dynamo_mode gpu_ids machine_rank main_process_ip main_process_port tee log_dir role rdzv_backend
@@ -48,7 +48,7 @@ _ACCELERATE_OPTIONS = OptionTable(
         parallelism_config_sp_attn_implementation
         """
     ),
-    names(
+    split_names(
         """
         help quiet cpu multi_gpu tpu enable_cpu_affinity dynamo_use_fullgraph dynamo_use_dynamic
         dynamo_use_regional_compilation use_deepspeed use_fsdp use_parallelism_config use_megatron_lm
@@ -71,14 +71,14 @@ def accelerate_launch_size(settings: LaunchSettings) -> LaunchSize:
         total = config("num_processes") if total.absent else total
         nodes = config("num_machines") if nodes.absent else nodes
         gpu_ids = config("gpu_ids") if gpu_ids.absent else gpu_ids
-    machines = count(nodes, 1)
+    machines = to_positive_count(nodes, 1)
     if total.absent or total.value in (-1, "-1"):
         chosen = (
             parse_number_ranges(str(gpu_ids.value)) if gpu_ids.known and gpu_ids.value not in ("all", None) else None
         )
-        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else one_per_gpu(settings.variables)
-        return world(machines, gpus)
-    processes = count(total)
+        gpus = Field.of(len(chosen), gpu_ids.place) if chosen else one_process_per_gpu(settings.variables)
+        return launch_size_per_node(machines, gpus)
+    processes = to_positive_count(total)
     if not (processes.known and machines.known):
         unknown = processes if not processes.known else machines
         return LaunchSize(machines, Field.not_known(unknown.place, unknown.reason), processes)

@@ -11,11 +11,11 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.finding import translated
 
-DEFAULT = translated("the launcher's default")
-ALL_GPUS = translated("it starts one process for each GPU of the machine")
+DEFAULT = translated("the launcher's default value")
+ALL_GPUS = translated("the launcher starts one process for each GPU of the machine")
 _NOT_A_PROCESS_COUNT = translated("`{value}` is not a number of processes")
 _VISIBLE_GPUS = translated("the GPUs in CUDA_VISIBLE_DEVICES")
-ALONE = translated("no launcher: one process")
+ALONE = translated("no launcher is used, so one process is started")
 UNSETTLED = translated("the files don't say how many processes are started")
 UNEVEN_PROCESSES = translated("{total} processes can't be divided evenly over {nodes} nodes")
 
@@ -40,7 +40,7 @@ class LaunchSettings(msgspec.Struct, frozen=True):
     """Returns the value under nested keys of accelerate's config, if there is one."""
 
 
-def multiply(nodes: Field, per_node: Field) -> Field:
+def total_processes(nodes: Field, per_node: Field) -> Field:
     """The total number of processes."""
     if nodes.known and per_node.known:
         place = per_node.place or nodes.place
@@ -49,12 +49,12 @@ def multiply(nodes: Field, per_node: Field) -> Field:
     return Field.not_known(unknown.place, unknown.reason)
 
 
-def world(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
+def launch_size_per_node(nodes: Field, per_node: Field, hostfile: Field | None = None) -> LaunchSize:
     """A launch size from the number of nodes and the number of processes per node."""
-    return LaunchSize(nodes, per_node, multiply(nodes, per_node), hostfile or Field.missing())
+    return LaunchSize(nodes, per_node, total_processes(nodes, per_node), hostfile or Field.missing())
 
 
-def count(field: Field, default: int | None = None) -> Field:
+def to_positive_count(field: Field, default: int | None = None) -> Field:
     """A field as a positive integer, or the default if it is absent."""
     if field.absent:
         return Field.of(default, None, DEFAULT) if default is not None else Field.not_known(None, UNSETTLED)
@@ -75,7 +75,7 @@ def visible_gpu_count(variables: Mapping[str, Field]) -> Field:
     return Field.of(len(devices), field.place, _VISIBLE_GPUS)
 
 
-def one_per_gpu(variables: Mapping[str, Field]) -> Field:
+def one_process_per_gpu(variables: Mapping[str, Field]) -> Field:
     """One process for each GPU in CUDA_VISIBLE_DEVICES; unknown if it is not set."""
     field = visible_gpu_count(variables)
     if field.known and field.value:

@@ -7,34 +7,39 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gonogo.evidence.field import Field, whole_number
-from gonogo.evidence.launch.command_line import OptionTable, names
+from gonogo.evidence.launch.command_line import OptionTable, split_names
 from gonogo.evidence.launch.launchers.counts import (
     ALL_GPUS,
     DEFAULT,
     UNEVEN_PROCESSES,
     LaunchSettings,
     LaunchSize,
-    count,
-    one_per_gpu,
-    world,
+    launch_size_per_node,
+    one_process_per_gpu,
+    to_positive_count,
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
-from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES, filter_hosts, included, parse_hostfile
+from gonogo.evidence.launch.launchers.hostfile import (
+    MAX_HOSTFILE_BYTES,
+    filter_hosts,
+    parse_hostfile,
+    parse_include_filter,
+)
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_FROM_HOSTFILE = translated("from the hostfile {path}")
-_HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read here")
+_FROM_HOSTFILE = translated("counted in the hostfile {path}")
+_HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read on this machine")
 _DEFAULT_HOSTFILE = "/job/hostfile"
 _DEEPSPEED_OPTIONS = OptionTable(
-    names(
+    split_names(
         """
         hostfile include exclude num_nodes num_gpus num_accelerators master_port master_addr node_rank
         launcher launcher_args enable_each_rank_log autotuning bind_core_list ssh_port venv_script log_level
         """
     ),
-    names(
+    split_names(
         """
         help module no_python no_local_rank no_ssh no_ssh_check force_multi save_pid bind_cores_to_rank quiet
         """
@@ -94,14 +99,18 @@ def _read_hosts(path: Path) -> dict[str, int] | None:
 def _size_without_hostfile(nodes: Field, gpus: Field, include: Field, hostfile: Field) -> LaunchSize:
     reason = _HOSTFILE_UNREADABLE.format(path=str(hostfile.value)) if hostfile.known else hostfile.reason
     unknown = Field.not_known(hostfile.place, reason)
-    hosts = included(include.value) if include.string else None
+    hosts = parse_include_filter(include.value) if include.string else None
     if hosts is not None:
         found = Field.of(len(hosts), include.place)
         counts = [len(numbers) if numbers is not None else None for numbers in hosts.values()]
         if counts and counts[0] is not None and len(set(counts)) == 1:
-            return world(found, Field.of(counts[0], include.place), hostfile)
-        return world(found, unknown, hostfile)
-    return world(count(nodes) if not nodes.absent else unknown, count(gpus) if not gpus.absent else unknown, hostfile)
+            return launch_size_per_node(found, Field.of(counts[0], include.place), hostfile)
+        return launch_size_per_node(found, unknown, hostfile)
+    return launch_size_per_node(
+        to_positive_count(nodes) if not nodes.absent else unknown,
+        to_positive_count(gpus) if not gpus.absent else unknown,
+        hostfile,
+    )
 
 
 def _single_node_size(
@@ -109,19 +118,19 @@ def _single_node_size(
 ) -> LaunchSize:
     one = Field.of(1, None, DEFAULT)
     if include.string:
-        hosts = included(include.string)
+        hosts = parse_include_filter(include.string)
         slots = next(iter(hosts.values())) if hosts else None
         if slots is not None and hosts is not None and len(hosts) == 1:
-            return world(one, Field.of(len(slots), include.place), hostfile)
-        return world(one, Field.not_known(include.place, ALL_GPUS), hostfile)
+            return launch_size_per_node(one, Field.of(len(slots), include.place), hostfile)
+        return launch_size_per_node(one, Field.not_known(include.place, ALL_GPUS), hostfile)
     if exclude.known:
-        return world(one, Field.not_known(exclude.place, ALL_GPUS), hostfile)
+        return launch_size_per_node(one, Field.not_known(exclude.place, ALL_GPUS), hostfile)
     number = gpus.number
     if gpus.known and isinstance(number, int) and number > 0:
-        return world(one, count(gpus), hostfile)
+        return launch_size_per_node(one, to_positive_count(gpus), hostfile)
     if gpus.unknown:
-        return world(one, gpus, hostfile)
-    return world(one, one_per_gpu(variables), hostfile)
+        return launch_size_per_node(one, gpus, hostfile)
+    return launch_size_per_node(one, one_process_per_gpu(variables), hostfile)
 
 
 DEEPSPEED = LauncherDescription(

@@ -44,7 +44,7 @@ def filter_hosts(hosts: dict[str, int], include: str, exclude: str) -> dict[str,
     return {name: numbers for name, numbers in left.items() if numbers}
 
 
-def included(include: str) -> dict[str, list[int] | None] | None:
+def parse_include_filter(include: str) -> dict[str, list[int] | None] | None:
     """The hosts that ``--include`` names, with the slots listed for each (None: all of them)."""
     hosts: dict[str, list[int] | None] = {}
     for part in include.split("@"):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, count, one_per_gpu, world
+from gonogo.evidence.launch.launchers.counts import (
+    LaunchSettings,
+    LaunchSize,
+    launch_size_per_node,
+    one_process_per_gpu,
+    to_positive_count,
+)
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
 def _launch_size(settings: LaunchSettings) -> LaunchSize:
     variables = settings.variables
     per_node, nodes = variables.get("NPROC_PER_NODE", Field.missing()), variables.get("NNODES", Field.missing())
-    gpus = count(per_node) if not per_node.absent else one_per_gpu(variables)
-    return world(count(nodes, 1), gpus)
+    gpus = to_positive_count(per_node) if not per_node.absent else one_process_per_gpu(variables)
+    return launch_size_per_node(to_positive_count(nodes, 1), gpus)
 
 
 LLAMAFACTORY = LauncherDescription(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import CommandOptions, names
+from gonogo.evidence.launch.command_line import CommandOptions, split_names
 from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, strip_prefix
 from gonogo.evidence.launch.launchers import LauncherDescription, find_called_launcher, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
@@ -17,7 +17,7 @@ from gonogo.evidence.launch.option_parsing import parse_known_options, parse_opt
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place
 
-_NON_TRAINING_MODULES = names(
+_NON_TRAINING_MODULES = split_names(
     """
     pip venv http.server json.tool site ensurepip zipfile timeit cProfile compileall ipykernel build
     torch.utils.collect_env deepspeed.env_report bitsandbytes huggingface_hub tensorboard.main
@@ -82,7 +82,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
         if name == "srun":
             slurm, left = parse_known_options(rest[1:], SRUN)
         elif name in ("mpirun", "mpiexec"):
-            mpirun, left = runners.mpirun(rest[1:])
+            mpirun, left = runners.split_mpirun_command(rest[1:])
         elif (inner := runners.wrapped_command(name, rest[1:])) is not None:
             left, in_container, image = inner.words, in_container or inner.in_container, inner.image or image
             environment.update({one: (value, rest[0]) for one, value in inner.environment.items()})
@@ -91,7 +91,7 @@ def parse_launcher_call(words: Sequence[ShellWord]) -> LauncherCall | None:
         rest = list(left)
         if not rest:
             return None
-    answer = _launcher_call(rest)
+    answer = _parse_known_launcher_call(rest)
     if answer is None:
         return None
     return msgspec.structs.replace(
@@ -115,28 +115,28 @@ def _known_text(word: ShellWord) -> str:
     return f"{first or ''}{_UNKNOWN_TEXT_MARK}"
 
 
-def _launcher_call(words: list[ShellWord]) -> LauncherCall | None:
+def _parse_known_launcher_call(words: list[ShellWord]) -> LauncherCall | None:
     first = words[0]
     if first.value is None:
-        return _unknown_launcher(words)
+        return _parse_unknown_launcher(words)
     name = PurePath(first.value).name
     if name in ("bash", "sh", "zsh", "dash", "sbatch", "ksh"):
-        return _shell_script(name, words[1:])
+        return _parse_shell_script_call(name, words[1:])
     if name.endswith((".sh", ".slurm", ".sbatch")):
         return script_call(words)
     as_python = is_python(name) or name in ("pythonw", "ipython", "pypy3")
     found = find_called_launcher(["python" if as_python else name, *map(_known_text, words[1:])])
     if found is not None:
         launcher, at = found
-        return _parse_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
+        return _parse_call_of_launcher(launcher, words[at:]) if len(words) > at or not as_python else None
     if as_python:
         return _parse_python_call(words[1:])
     if name.endswith(".py"):
-        return _program_call("python", CommandOptions(), "script", words)
+        return _launcher_call_of_program("python", CommandOptions(), "script", words)
     return None
 
 
-def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_shell_script_call(name: str, words: list[ShellWord]) -> LauncherCall | None:
     rest = list(words)
     if name == "sbatch":
         slurm, left = parse_known_options(rest, SRUN)
@@ -157,6 +157,7 @@ def _shell_script(name: str, words: list[ShellWord]) -> LauncherCall | None:
 
 
 def _shell_launcher_call(**what: Any) -> LauncherCall:
+    """A call of a shell script, which has no launcher of its own."""
     return LauncherCall("shell", CommandOptions(), CommandOptions(), Field.missing(), "script", **what)
 
 
@@ -165,13 +166,13 @@ def script_call(words: Sequence[ShellWord]) -> LauncherCall:
     return _shell_launcher_call(script=words[0], script_arguments=tuple(words[1:]))
 
 
-def _unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
+def _parse_unknown_launcher(words: list[ShellWord]) -> LauncherCall | None:
     """``$LAUNCHER train.py …`` where the variable's value is unknown."""
     for index, word in enumerate(words[1:8], start=1):
         if word.value is not None and word.value.endswith(".py"):
             own = parse_options(words[:index])
             hidden = CommandOptions(own.options, own.positional, complete=False, end=own.end, words=words[:index])
-            return _program_call("unknown", hidden, "script", words[index:])
+            return _launcher_call_of_program("unknown", hidden, "script", words[index:])
     return None
 
 
@@ -183,18 +184,18 @@ def _parse_python_call(words: list[ShellWord]) -> LauncherCall | None:
         if command.target.partition(".")[0] in _NON_TRAINING_MODULES or command.target in _NON_TRAINING_MODULES:
             return None
         at = len(words) - len(command.arguments) - 1
-        return _program_call("python", CommandOptions(), "module", [words[at], *rest], command.target)
+        return _launcher_call_of_program("python", CommandOptions(), "module", [words[at], *rest], command.target)
     if command.kind == "script":
         at = len(words) - len(command.arguments) - 1
-        return _program_call("python", CommandOptions(), "script", words[at:])
+        return _launcher_call_of_program("python", CommandOptions(), "script", words[at:])
     if command.kind == "stdin":
         return LauncherCall("python", CommandOptions(), parse_options(rest), Field.missing(), "script", from_input=True)
     return None
 
 
-def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     if launcher.options is None:
-        return _framework_call(launcher, words)
+        return _parse_framework_call(launcher, words)
     own, rest = parse_known_options(words, launcher.options)
     rest = _skip_unknown_words(own, rest)
     if rest != tuple(words[len(own.words) :]):
@@ -206,10 +207,10 @@ def _parse_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> La
         return LauncherCall(launcher.name, own, CommandOptions(end=own.end), program, "script")
     kind: ProgramKind = "module" if own.get("module").known else "script"
     if own.get("no_python").known and is_python(PurePath(rest[0].value or "").name):
-        inner = _launcher_call(list(rest))
+        inner = _parse_known_launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
-    call = _program_call(launcher.name, own, kind, rest)
+    call = _launcher_call_of_program(launcher.name, own, kind, rest)
     name = rest[0].value or ""
     if own.get("no_python").known and name and "/" not in name and not PurePath(name).suffix:
         return msgspec.structs.replace(call, console_script=name)  # resolved on PATH, as `which` would
@@ -230,13 +231,14 @@ def _skip_unknown_words(launcher_options: CommandOptions, rest: tuple[ShellWord,
     return rest[index:]
 
 
-def _program_call(
+def _launcher_call_of_program(
     launcher: str,
     launcher_options: CommandOptions,
     kind: ProgramKind,
     words: Sequence[ShellWord],
     target: str | None = None,
 ) -> LauncherCall:
+    """A launcher's call of the program that ``words`` start with."""
     word = words[0]
     if word.value is None:
         program = Field.not_known(word.place, word.reason)
@@ -249,17 +251,17 @@ def _program_call(
 
 def console_script_call(words: Sequence[ShellWord], module: str) -> LauncherCall:
     """A command whose first word is a console script: it runs a module."""
-    return _program_call("python", CommandOptions(), "module", words, module)
+    return _launcher_call_of_program("python", CommandOptions(), "module", words, module)
 
 
-def _framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
+def _parse_framework_call(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:
     """``swift sft …``, ``llamafactory-cli train …``: the subcommand is the program."""
     if not words:
         return None
     command = words[0].value
     if command is not None and command not in launcher.subcommands:
         return None
-    answer = _program_call(launcher.name, CommandOptions(), "framework", words)
+    answer = _launcher_call_of_program(launcher.name, CommandOptions(), "framework", words)
     if launcher.accelerate_config:
         # These frameworks pass the launcher's own options on: read the same words as options of both.
         return msgspec.structs.replace(answer, launcher_options=answer.options)

@@ -8,26 +8,26 @@ from pathlib import PurePath
 
 import msgspec
 
-from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
+from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, split_names
 from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.shell.text import ShellWord
 
 _MPIRUN_OPTIONS = OptionTable(
-    names("np n c N npernode map_by bind_to host H hostfile machinefile x mca ppn hosts f wdir"),
-    names("allow_run_as_root oversubscribe tag_output report_bindings quiet v verbose"),
+    split_names("np n c N npernode map_by bind_to host H hostfile machinefile x mca ppn hosts f wdir"),
+    split_names("allow_run_as_root oversubscribe tag_output report_bindings quiet v verbose"),
     {name: name for name in ("np", "n", "c", "N", "npernode", "H", "x", "mca", "ppn", "hosts", "f", "v")},
     abbreviations=False,
 )
 """Open MPI's and MPICH's ``mpirun``; of the two words that ``-mca`` takes, the caller skips the second."""
 _DOCKER_RUN_OPTIONS = OptionTable(
-    names(
+    split_names(
         """
         gpus name volume env env_file workdir user network net ipc pid shm_size memory memory_swap cpus cpuset_cpus
         device entrypoint hostname publish runtime ulimit mount label log_driver log_opt restart add_host cap_add
         security_opt group_add platform pull tmpfs uts volumes_from
         """
     ),
-    names("rm interactive tty detach privileged init read_only"),
+    split_names("rm interactive tty detach privileged init read_only"),
     {
         "v": "volume",
         "e": "env",
@@ -45,7 +45,7 @@ _DOCKER_RUN_OPTIONS = OptionTable(
 """``docker run`` (version 27)."""
 # Programs of the form `NAME SUBCOMMAND [options] COMMAND`, with the options that take a word.
 _RUNNER_OPTIONS: dict[tuple[str, str], frozenset[str]] = {
-    ("uv", "run"): names("--with --python -p --extra --group --project --env-file --directory"),
+    ("uv", "run"): split_names("--with --python -p --extra --group --project --env-file --directory"),
     ("poetry", "run"): frozenset(),
     ("pdm", "run"): frozenset(),
     ("pipenv", "run"): frozenset(),
@@ -53,7 +53,7 @@ _RUNNER_OPTIONS: dict[tuple[str, str], frozenset[str]] = {
     ("mamba", "run"): frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
     ("nsys", "profile"): frozenset({"-o", "--output", "-t", "--trace", "-s", "--sample", "-c", "--capture-range"}),
 }
-_RAY_JOB_OPTIONS = names(
+_RAY_JOB_OPTIONS = split_names(
     """
     --address --job-id --submission-id --runtime-env --runtime-env-json --working-dir --metadata-json
     --entrypoint-num-cpus --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources
@@ -65,8 +65,8 @@ _APPTAINER_OPTIONS = frozenset({"-B", "--bind", "--env", "-H", "--pwd"})
 _PLAIN_WRAPPERS = {"sudo": frozenset({"-u", "--user", "-g"}), "unbuffer": frozenset(), "chrt": frozenset()}
 
 
-class Inner(msgspec.Struct, frozen=True):
-    """The command that another program runs, and the container in which it runs, if any."""
+class WrappedCommand(msgspec.Struct, frozen=True):
+    """The command that another program (``mpirun``, ``docker run``) runs, and its container, if any."""
 
     words: tuple[ShellWord, ...]
     in_container: bool = False
@@ -76,7 +76,7 @@ class Inner(msgspec.Struct, frozen=True):
     """Variables that a Ray job's runtime environment sets."""
 
 
-def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
+def split_mpirun_command(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord, ...]]:
     """mpirun's own options, and the command that follows them."""
     rest = list(words)
     kept: list[ShellWord] = []
@@ -87,14 +87,14 @@ def mpirun(words: Sequence[ShellWord]) -> tuple[CommandOptions, tuple[ShellWord,
             del rest[: 1 if name == "x" else 2]
             continue
         kept.append(option)
-        if _MPIRUN_OPTIONS.name_of(f"--{name}") in _MPIRUN_OPTIONS.with_value and rest:
+        if _MPIRUN_OPTIONS.option_name_of(f"--{name}") in _MPIRUN_OPTIONS.with_value and rest:
             kept.append(rest.pop(0))
     double = [msgspec.structs.replace(word) for word in kept]
     options, _left = parse_known_options(double, _MPIRUN_OPTIONS)
     return options, tuple(rest)
 
 
-def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
+def wrapped_command(name: str, words: Sequence[ShellWord]) -> WrappedCommand | None:
     """The command that the program ``name`` runs; None if it isn't one of these programs.
 
     ``words`` are those after the name.
@@ -102,21 +102,21 @@ def wrapped_command(name: str, words: Sequence[ShellWord]) -> Inner | None:
     following = words[0].value if words else None
     if name in ("docker", "podman", "nvidia-docker") and following in ("run", "exec"):
         _options, after = parse_known_options(words[1:], _DOCKER_RUN_OPTIONS)
-        return Inner(after[1:], True, after[0] if after and following == "run" else None)
+        return WrappedCommand(after[1:], True, after[0] if after and following == "run" else None)
     if name in ("singularity", "apptainer") and following in ("exec", "run"):
         after = tuple(_skip_options(words[1:], _APPTAINER_OPTIONS))
-        return Inner(after[1:], True, after[0] if after else None)
-    if (job := ray_job([name, *(word.value for word in words)])) is not None:
-        return Inner(tuple(words[job[0] - 1 :]), environment=job[1])
+        return WrappedCommand(after[1:], True, after[0] if after else None)
+    if (job := parse_ray_job_submit([name, *(word.value for word in words)])) is not None:
+        return WrappedCommand(tuple(words[job[0] - 1 :]), environment=job[1])
     if (name, following or "") in _RUNNER_OPTIONS:
-        return Inner(tuple(_skip_options(words[1:], _RUNNER_OPTIONS[name, following or ""])))
+        return WrappedCommand(tuple(_skip_options(words[1:], _RUNNER_OPTIONS[name, following or ""])))
     if name in _PLAIN_WRAPPERS:
-        return Inner(tuple(_skip_options(words, _PLAIN_WRAPPERS[name])))
+        return WrappedCommand(tuple(_skip_options(words, _PLAIN_WRAPPERS[name])))
     return None
 
 
-def ray_job(words: Sequence[str | None]) -> tuple[int, dict[str, str]] | None:
-    """Of ``ray job submit … -- COMMAND``: how many words come before COMMAND, and the variables that it gets.
+def parse_ray_job_submit(words: Sequence[str | None]) -> tuple[int, dict[str, str]] | None:
+    """``ray job submit … -- COMMAND``: how many words come before COMMAND, and the variables that it gets.
 
     The variables are ``env_vars`` of ``--runtime-env-json``, as far as known. None if it is another command.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gonogo.evidence.field import Field, whole_number
-from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
-from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
+from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, split_names
+from gonogo.evidence.launch.launchers.counts import LaunchSize, launch_size_per_node, to_positive_count
 from gonogo.evidence.launch.option_parsing import parse_known_options
-from gonogo.evidence.number import whole_number_in
+from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
@@ -17,9 +17,9 @@ _MAX_WORDS = 200
 _MAX_BYTES = 512 << 10
 """Only this many bytes of a script are searched for ``#SBATCH`` lines."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
-_STARTED_BY_SLURM = translated("slurm starts them")
+_STARTED_BY_SLURM = translated("Slurm starts the processes")
 SRUN = OptionTable(
-    names(
+    split_names(
         """
         account nodes ntasks ntasks_per_node gres gpus gpus_per_node gpus_per_task gpus_per_socket cpus_per_task
         cpus_per_gpu mem mem_per_cpu mem_per_gpu partition time job_name nodelist exclude nodefile output error input
@@ -29,7 +29,7 @@ SRUN = OptionTable(
         time_min threads_per_core hint network tmp signal switches uid gid wckey array mail_type mail_user licenses
         """
     ),
-    names(
+    split_names(
         """
         exclusive overlap unbuffered label pty no_kill quiet verbose immediate oversubscribe share spread_job
         use_min_nodes preserve_env disable_status no_container_mount_home container_mount_home exact whole requeue
@@ -131,7 +131,7 @@ def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
         if field is None or not isinstance(field.value, str):
             continue
         parts = [part for part in field.value.split(",") if name != "gres" or part.startswith("gpu")]
-        count = whole_number_in(parts[0].partition("(")[0].rpartition(":")[2] if parts else "")
+        count = parse_whole_number(parts[0].partition("(")[0].rpartition(":")[2] if parts else "")
         if count is not None:
             options["gpus-per-node"] = Field.of(count, field.place, field.reason)
             break
@@ -140,7 +140,7 @@ def with_gpus_per_node(options: dict[str, Field]) -> dict[str, Field]:
     return options
 
 
-def variables(options: Mapping[str, Field]) -> dict[str, str]:
+def slurm_variables(options: Mapping[str, Field]) -> dict[str, str]:
     """The environment variables that Slurm sets in a job that requests these options."""
     nodes = whole_number(options.get("nodes"))
     per_node = whole_number(options.get("ntasks-per-node"))
@@ -170,11 +170,11 @@ def srun_launch_size(slurm: Mapping[str, Field]) -> LaunchSize:
     nodes, tasks = slurm.get("nodes", absent), slurm.get("ntasks", absent)
     per_node = slurm.get("ntasks-per-node", absent)
     if not per_node.absent:
-        return world(count(nodes, 1), count(per_node))
+        return launch_size_per_node(to_positive_count(nodes, 1), to_positive_count(per_node))
     if tasks.absent:
-        return world(count(nodes, 1), Field.of(1, None, _STARTED_BY_SLURM))
-    total = count(tasks)
-    machines = count(nodes) if not nodes.absent else Field.not_known(tasks.place, _STARTED_BY_SLURM)
+        return launch_size_per_node(to_positive_count(nodes, 1), Field.of(1, None, _STARTED_BY_SLURM))
+    total = to_positive_count(tasks)
+    machines = to_positive_count(nodes) if not nodes.absent else Field.not_known(tasks.place, _STARTED_BY_SLURM)
     if total.known and machines.known and total.value % machines.value == 0:
         return LaunchSize(machines, Field.of(total.value // machines.value, tasks.place), total)
     return LaunchSize(machines, Field.not_known(tasks.place, _STARTED_BY_SLURM), total)

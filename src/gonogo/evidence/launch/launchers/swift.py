@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.launchers.counts import ALONE, LaunchSettings, LaunchSize, count, world
+from gonogo.evidence.launch.launchers.counts import (
+    ALONE,
+    LaunchSettings,
+    LaunchSize,
+    launch_size_per_node,
+    to_positive_count,
+)
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 
 
@@ -13,7 +19,7 @@ def _launch_size(settings: LaunchSettings) -> LaunchSize:
     if per_node.absent and nodes.absent:
         one = Field.of(1, None, ALONE)
         return LaunchSize(one, one, one)
-    return world(count(nodes, 1), count(per_node, 1))
+    return launch_size_per_node(to_positive_count(nodes, 1), to_positive_count(per_node, 1))
 
 
 _TRAINING_SUBCOMMANDS = frozenset({"sft", "pt", "rlhf"})

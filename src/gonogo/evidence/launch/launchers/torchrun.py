@@ -5,14 +5,20 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.launch.command_line import OptionTable, names
-from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, count, one_per_gpu, world
+from gonogo.evidence.launch.command_line import OptionTable, split_names
+from gonogo.evidence.launch.launchers.counts import (
+    LaunchSettings,
+    LaunchSize,
+    launch_size_per_node,
+    one_process_per_gpu,
+    to_positive_count,
+)
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.finding import translated
 
-_ELASTIC_NODE_COUNT = translated("`{value}` nodes: the number is decided at launch")
+_ELASTIC_NODE_COUNT = translated("the number of nodes is given as `{value}`, so it is decided only at launch")
 _TORCHRUN_OPTIONS = OptionTable(
-    names(
+    split_names(
         """
         nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_id rdzv_conf max_restarts monitor_interval
         start_method event_log_handler role log_dir redirects tee local_ranks_filter duplicate_stdout_filters
@@ -20,7 +26,7 @@ _TORCHRUN_OPTIONS = OptionTable(
         signals_to_handle shutdown_timeout
         """
     ),
-    names(
+    split_names(
         """
         help standalone module no_python run_path virtual_local_rank use_env
         """
@@ -46,9 +52,9 @@ def _launch_size(settings: LaunchSettings) -> LaunchSize:
     if per_node.absent:
         per_node = variables.get("PET_NPROC_PER_NODE", per_node)
     if per_node.value in ("gpu", "auto"):
-        gpus = one_per_gpu(variables)
+        gpus = one_process_per_gpu(variables)
         per_node = msgspec.structs.replace(gpus, place=per_node.place)
-    return world(count(nodes, 1), count(per_node, 1))
+    return launch_size_per_node(to_positive_count(nodes, 1), to_positive_count(per_node, 1))
 
 
 TORCHRUN = LauncherDescription(

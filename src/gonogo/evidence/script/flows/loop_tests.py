@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.script.identifiers import function_at, last_name, words
+from gonogo.evidence.script.identifiers import function_at, last_name, split_identifier
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTION_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -68,14 +68,14 @@ def counter_names(loops: Sequence[Loop]) -> set[str]:
                 and isinstance(node.op, ast.Add)
                 and _constant_increment(node) is not None
             ):
-                found.add(dotted(node.target) or "")
+                found.add(dotted_name(node.target) or "")
     return found - {""}
 
 
 def loop_target_names(loop: Loop) -> set[str]:
     """The names that a ``for`` loop assigns on each iteration."""
     targets = [] if isinstance(loop, ast.While) else _flatten_target(loop.target)
-    return {name for name in map(dotted, targets) if name is not None}
+    return {name for name in map(dotted_name, targets) if name is not None}
 
 
 def counter_increment_between(loops: Sequence[Loop], counter: str, line: int, test: ast.If) -> int:
@@ -86,7 +86,7 @@ def counter_increment_between(loops: Sequence[Loop], counter: str, line: int, te
         for node in _own_nodes(loop)
         if isinstance(node, ast.AugAssign)
         and isinstance(node.op, ast.Add)
-        and dotted(node.target) == counter
+        and dotted_name(node.target) == counter
         and line < node.lineno < test.lineno
     }
     return sum(added.values())
@@ -101,7 +101,7 @@ def conjuncts(test: ast.expr) -> list[ast.expr]:
 
 def names_in(node: ast.expr) -> set[str]:
     """The names and dotted attributes that an expression reads, each as a whole."""
-    name = dotted(node)
+    name = dotted_name(node)
     if name is not None:
         return {name}
     return {one for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for one in names_in(child)}
@@ -118,12 +118,12 @@ def is_arithmetic(node: ast.expr) -> bool:
     return True
 
 
-def dotted(node: ast.expr) -> str | None:
+def dotted_name(node: ast.expr) -> str | None:
     """``self.args.steps``; None for anything but a name or an attribute of one."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        owner = dotted(node.value)
+        owner = dotted_name(node.value)
         return f"{owner}.{node.attr}" if owner is not None else None
     return None
 
@@ -138,7 +138,7 @@ def _block_purpose(tree: ast.Module, body: Sequence[ast.stmt], max_depth: int) -
     called = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
     names = [last_name(call.func) for call in called]
     for kind, told in (("save", _SAVE_WORDS), ("evaluate", _EVALUATE_WORDS)):
-        if any(told & set(words(name)) for name in names if not name.startswith("is_")):
+        if any(told & set(split_identifier(name)) for name in names if not name.startswith("is_")):
             return kind  # type: ignore[return-value]
     if max_depth:
         for function in tree.body:

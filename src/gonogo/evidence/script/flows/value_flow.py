@@ -25,15 +25,15 @@ def statements_behind_backward(trees: Mapping[str, ast.Module], path: str, line:
     tree = trees.get(path)
     statement = _statement_at(tree, line) if tree is not None else None
     values = [] if statement is None else list(_backward_inputs(statement))
-    return _BackwardSlice(trees).of(path, line, values) if values else []
+    return _BackwardSlice(trees).statements_behind(path, line, values) if values else []
 
 
 def statements_behind_losses(trees: Mapping[str, ast.Module]) -> list[LineRange]:
-    """The same for losses that the user's own methods return to a library's training loop."""
+    """The statements that compute the losses that user methods return to a library's training loop."""
     followed = _BackwardSlice(trees)
     for path, function in _iter_functions(trees):
         if function.name in _LOSS_METHODS:
-            followed.returned(path, function)
+            followed.add_return_value(path, function)
     return followed.found
 
 
@@ -52,14 +52,14 @@ class _BackwardSlice:
         self._trees = trees
         self._seen: set[ast.AST] = set()
 
-    def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[LineRange]:
+    def statements_behind(self, path: str, line: int, values: Sequence[ast.expr]) -> list[LineRange]:
         """The statements that compute values used at a line."""
         scope = function_at(self._trees[path], line)
         for value in values:
             self._follow_value(path, scope, value, line)
         return self.found
 
-    def returned(self, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    def add_return_value(self, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Add the statements that compute a function's return value."""
         if function in self._seen:
             return
@@ -80,7 +80,7 @@ class _BackwardSlice:
             called = _name_of(call.func)
             for where, function in _iter_functions(self._trees):
                 if function.name == called and called != "__init__" and len(self.found) < _MAX_STATEMENTS:
-                    self.returned(where, function)
+                    self.add_return_value(where, function)
 
     def _add_statement(self, path: str, node: ast.stmt) -> None:
         if len(self.found) < _MAX_STATEMENTS:

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gonogo.evidence.launch.command_words import is_python, python_command, shortened
-from gonogo.evidence.paths import opened
+from gonogo.evidence.launch.command_words import is_python, python_command, shorten_command
+from gonogo.evidence.paths import open_for_reading
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
 from gonogo.rehearse.launch.launchers import LauncherError, StartedProgram
 
@@ -68,7 +68,7 @@ def parse_python_program(command: Sequence[str]) -> tuple[ProgramKind, str, tupl
         python = python_command(command[1:])
         if python.kind == "script" or python.kind == "module":
             return python.kind, python.target, python.arguments
-        raise LauncherError(f"it starts Python without a program: {shortened(command)}")
+        raise LauncherError(f"it starts Python without a program: {shorten_command(command)}")
     path = command[0] if os.sep in command[0] else shutil.which(command[0])
     if path is not None and is_python_script(path):
         return "script", path, tuple(command[1:])
@@ -80,7 +80,7 @@ def is_python_script(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     try:
-        with opened(path) as file:
+        with open_for_reading(path) as file:
             first, second = file.readline(200), file.readline(400)
     except OSError:
         return False

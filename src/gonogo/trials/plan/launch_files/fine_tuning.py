@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.paths import exists, expanded, resolved
-from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
+from gonogo.evidence.paths import exists, expand_user, resolve_path
+from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, options
 from gonogo.trials.plan.request import PlanRequest
@@ -102,7 +102,7 @@ def script(
 
 def _model_path_or_name(request: PlanRequest) -> str:
     """The absolute path of a local folder, or the hub name unchanged."""
-    return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
+    return str(resolve_path(request.model)) if exists(expand_user(Path(request.name))) else request.name
 
 
 def hostfile(request: PlanRequest) -> str:
@@ -185,11 +185,15 @@ def swift_environment(request: PlanRequest) -> tuple[str, ...]:
 
 def swift_model_options(request: PlanRequest, facts: ModelFacts) -> list[str]:
     """ms-swift's model options, with the type and template if it can't infer them from the folder."""
-    return ["--model", "$MODEL", *swift_kind_options(swift_kind(request.name, request.model, facts.model_class))]
+    return [
+        "--model",
+        "$MODEL",
+        *swift_kind_options(infer_swift_options(request.name, request.model, facts.model_class)),
+    ]
 
 
 def swift_kind_options(
-    model_kind: SwiftKind, kind: str = "--model_type", template_option: str = "--template"
+    model_kind: SwiftModelOptions, kind: str = "--model_type", template_option: str = "--template"
 ) -> list[str]:
     """The options for the model type and template that have to be given explicitly."""
     return [

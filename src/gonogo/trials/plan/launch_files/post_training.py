@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.evidence.published.swift_kind import swift_kind
+from gonogo.evidence.published.swift_kind import infer_swift_options
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import options, task_arguments
 from gonogo.trials.plan.launch_files.fine_tuning import (
@@ -149,7 +149,7 @@ def _swift_task_options(
 def _auxiliary_model_options(option: str, task: TaskSettings) -> list[str]:
     """The options for the reward model or teacher, with its type if ms-swift can't infer it from the folder."""
     assert task.beside is not None
-    found = swift_kind(task.beside_name, task.beside)
+    found = infer_swift_options(task.beside_name, task.beside)
     words = swift_kind_options(found, "--reward_model_type", "--reward_template")
     if task.task == "gkd":  # the teacher reads prompts in the student's template
         words = ["--teacher_model_type", found.kind] if found.kind else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES_PER_SECOND
 from gonogo.trials.plan.sizing.engine_layouts import served
@@ -70,7 +70,7 @@ def seconds(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> floa
 
 
 def generation_seconds(
-    facts: ModelFacts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int,
+    facts: ModelFacts, engine: EngineFacts, speed: PeakSpeed, *, cache: float, completions: int, generations: int,
     prompt: int, completion_tokens: int,
 ) -> float:  # fmt: skip
     """Time for ``engine.tp`` GPUs to generate the completions, ``generations`` per prompt, to their maximum length.
@@ -101,7 +101,7 @@ def generation_seconds(
     return decoding + weights * prompts * prompt / (engine.tp * matmul)
 
 
-def weight_sync_seconds(engine: EngineFacts, speed: Speed, *, server: bool) -> float:
+def weight_sync_seconds(engine: EngineFacts, speed: PeakSpeed, *, server: bool) -> float:
     """Time to transfer the weights to the engine: within GPU memory, or over a link to the server's GPUs."""
     if server:
         return engine.weights * engine.tp / (speed.link_bytes * LINK_SHARE)
