@@ -72,7 +72,7 @@ def rehearse_command(
     Raises UserError for everything that the user has to change.
     """
     from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
-    from gonogo.rehearse.display import live_display, progress_lines
+    from gonogo.rehearse.display import live_display, progress_line_printer
     from gonogo.rehearse.request import RehearsalRequest
 
     language = choose_language(None, os.environ)
@@ -86,7 +86,7 @@ def rehearse_command(
         timeout=timeout,
         env=tuple(env),
     )
-    say = progress_lines(language)
+    say = progress_line_printer(language)
     with live_display(language) as shown:
         _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
     return _displayed_report(

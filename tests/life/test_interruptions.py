@@ -17,7 +17,7 @@ from gonogo.rehearse import interruptions
 from gonogo.rehearse.interruptions import (
     SaveMoment,
     _files_with_state,
-    _written_at,
+    _files_written_by,
     moments,
     restore_tree_at,
     write_events,
@@ -113,8 +113,8 @@ def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
     assert _files(tmp_path / "before") == {"x/ck.tmp/model.pt": 4, "x/ck/model.pt": 8, "x/new/model.pt": 8}
     restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(1), below)
     assert _files(tmp_path / "removed") == {"x/ck.tmp/model.pt": 4, "x/new/model.pt": 8}
-    assert _written_at(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
-    assert _written_at(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
+    assert _files_written_by(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
+    assert _files_written_by(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
 
 
 def test_what_a_later_save_replaces_is_there_again_under_the_name_that_it_had_then(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
 from gonogo.prepare.inferred.producers import reason_with_producer
-from gonogo.prepare.make import make
-from gonogo.prepare.prepare import options_of
+from gonogo.prepare.make import generate_files
+from gonogo.prepare.prepare import parse_prepare_options
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_files, read_baseline
@@ -248,12 +248,12 @@ def test_a_generated_object_has_the_real_one_as_its_remedy(
     tmp_path: Path, operands: list[str], known: dict[str, object], remedy: GapRemedy | None
 ) -> None:
     rank = samples.rank_record(outcome="raised", made_operands=operands)
-    assert certificate._generated_operands(rank, world_with(tmp_path, **known)).remedy == remedy
+    assert certificate._generated_objects_reason(rank, world_with(tmp_path, **known)).remedy == remedy
 
 
 def test_the_table_knows_how_a_name_is_spelled(tmp_path: Path) -> None:
     wanted = [RequiredInput("model", "Qwen/Qwen2.5-7B", state="can-be-made")]
-    _, table = make(wanted, tmp_path, 64, options_of(8, None, []))
+    _, table = generate_files(wanted, tmp_path, 64, parse_prepare_options(8, None, []))
     assert table.spelled == {"qwen/qwen2.5-7b": "Qwen/Qwen2.5-7B"}
 
 
@@ -269,7 +269,7 @@ def test_the_table_knows_how_a_name_is_spelled(tmp_path: Path) -> None:
     ],
 )
 def test_what_prepare_could_not_generate_is_fetched(missing: MissingInput, remedy: GapRemedy) -> None:
-    assert synthetic_data_failures._fetch(missing) == remedy
+    assert synthetic_data_failures._fetch_remedy(missing) == remedy
 
 
 def test_a_model_that_no_table_has_is_downloaded_and_a_published_one_generated() -> None:

@@ -14,7 +14,7 @@ from whole_runs import CALLS, RUNS
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.trials.cured import Cure, TrialOutcome
-from gonogo.prepare.output import write
+from gonogo.prepare.output import write_list
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.report import render
@@ -114,5 +114,5 @@ CAN_BE, LACKS = (RequiredInput("data", "rows.jsonl", state=state) for state in (
 )
 def test_a_preparation_answers_first_too(done: Preparation, made: bool, lines: list[str]) -> None:
     stream = io.StringIO()
-    write(stream, done, ["bash", "launch.sh"], "text", "en", made)
+    write_list(stream, done, ["bash", "launch.sh"], "text", "en", made)
     assert stream.getvalue().splitlines()[:3] == lines

@@ -215,18 +215,18 @@ def rehearse(
         from gonogo.rehearse.synthetic import SyntheticOptions
 
         synthetic = SyntheticOptions(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
-        command = words_of(synthetic.command(command, gpus, nodes, steps) or [])
+        command = words_of(synthetic.to_command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
                 translated("no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.answer import rehearse_and_report, was_interrupted
         from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
         from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import StageCommands, check_life, check_life_options
+        from gonogo.rehearse.launch.queued import with_job_from_file
+        from gonogo.rehearse.lives import StageCommands, check_life_options, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
@@ -235,7 +235,7 @@ def rehearse(
         from gonogo.trials.what_if.setting_changes import read_settings
 
         commands = StageCommands(convert_with, merge_with, serve_with)
-        stages = check_life(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
+        stages = parse_life_stages(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -262,7 +262,7 @@ def rehearse(
             stage_commands=commands,
         )
         check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
-        request = unpacked(request)
+        request = with_job_from_file(request)
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):
@@ -272,7 +272,7 @@ def rehearse(
                 )
             )
         with live_display(language) as on_progress:
-            at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearsed
+            at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearse_and_report
             record, report = rehearse_with(request, changed, others, at_once, on_progress)
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)

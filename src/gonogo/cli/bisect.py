@@ -99,7 +99,7 @@ def bisect(
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.launch.queued import with_job_from_file
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep_folder
         from gonogo.report.answer.command_placeholders import called
@@ -128,7 +128,7 @@ def bisect(
             _require_option("--package", package),
             _require_option("--good", good),
             _require_option("--bad", bad),
-            unpacked(rehearsal),
+            with_job_from_file(rehearsal),
             upstream,
         )
         with live_display(language) as on_progress, automatically_prepared(request.rehearsal) as ready:

@@ -123,11 +123,11 @@ def cure(
                 translated("no command to cure: put it after --, for example: gonogo cure -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.answer import rehearsed_to_its_end
+        from gonogo.rehearse.answer import rehearse_uninterrupted
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import StageCommands, check_life
+        from gonogo.rehearse.launch.queued import with_job_from_file
+        from gonogo.rehearse.lives import StageCommands, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
@@ -138,7 +138,7 @@ def cure(
 
         check_patch_file(output_patch)
         commands = StageCommands(convert_with, merge_with, serve_with)
-        stages = check_life(life, resume_on, resume_with, commands)
+        stages = parse_life_stages(life, resume_on, resume_with, commands)
         rehearsal = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -158,7 +158,7 @@ def cure(
             stage_commands=commands,
         )
         request = CureRequest(
-            unpacked(rehearsal),
+            with_job_from_file(rehearsal),
             own_ranks=ranks is None and not stages,
             budget=budget,
             allow_training_changes=allow_training_changes,
@@ -171,7 +171,7 @@ def cure(
             automatically_prepared(request.rehearsal) as ready,
         ):
             request = replace(request, rehearsal=ready)
-            cured = search(request, scratch, rehearsed_to_its_end, on_progress)
+            cured = search(request, scratch, rehearse_uninterrupted, on_progress)
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)

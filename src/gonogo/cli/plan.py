@@ -200,10 +200,10 @@ def _machine_options(
     command: list[str], gpus: str | None, nodes: int | None, host_memory: str | None
 ) -> tuple[str | None, int | None, str | None]:
     """The options, completed by what a job's file requests."""
-    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.launch.queued import with_job_from_file
     from gonogo.rehearse.request import RehearsalRequest
 
-    job = unpacked(RehearsalRequest(command, gpus, nodes, host_memory))
+    job = with_job_from_file(RehearsalRequest(command, gpus, nodes, host_memory))
     named = None if job.gpus is None or job.gpus.isdecimal() else job.gpus  # a count alone names no GPU model
     return gpus or named, nodes, job.host_memory
 
@@ -222,10 +222,10 @@ def _single_model(words: list[str]) -> str | None:
 def _progress_display(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
     from gonogo.prepare.prompts import writes_lines
-    from gonogo.rehearse.display import progress_lines
+    from gonogo.rehearse.display import progress_line_printer
 
     if writes_lines():
-        yield progress_lines(language), (lambda _done, _all: None)
+        yield progress_line_printer(language), (lambda _done, _all: None)
         return
     if not sys.stderr.isatty():
         yield (lambda _text: None), (lambda _done, _all: None)

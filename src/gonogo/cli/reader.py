@@ -127,9 +127,9 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     import msgspec
 
     from gonogo.finding.second_opinion.model_reading import Proof
-    from gonogo.rehearse.answer import rehearsed_to_its_end
+    from gonogo.rehearse.answer import rehearse_uninterrupted
     from gonogo.rehearse.display import live_display
-    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.launch.queued import with_job_from_file
     from gonogo.rehearse.request import RehearsalRequest
     from gonogo.rehearse.workers.scratch import scratch_folder
     from gonogo.trials.cure.proposed import Proposal, prove
@@ -137,7 +137,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
 
     proposals = [msgspec.convert(msgspec.to_builtins(change), Proposal) for change in answer.changes]
     try:
-        rehearsal = unpacked(
+        rehearsal = with_job_from_file(
             RehearsalRequest(
                 command=list(options.command),
                 gpus=options.gpus,
@@ -147,7 +147,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
             )
         )
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
-            return prove(proposals, CureRequest(rehearsal), scratch, rehearsed_to_its_end, on_progress)
+            return prove(proposals, CureRequest(rehearsal), scratch, rehearse_uninterrupted, on_progress)
     except UserError as error:
         return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.sources import shown as without_password
+from gonogo.prepare.packages.sources import url_without_credentials as without_password
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.project_requirements import FILE, ProjectPackages
 from gonogo.prepare.required_inputs import RequiredInput
@@ -76,7 +76,7 @@ _NEXT_COMMAND = translated("next: gonogo rehearse {options}-- {command}")
 _SKIPPED = translated("not checked: {what}: {why}")
 
 
-def known_format(name: str) -> str:
+def check_format(name: str) -> str:
     """The name if it is a known format. Raises UserError, which lists the formats, otherwise."""
     if name not in FORMATS:
         raise UserError(
@@ -87,7 +87,7 @@ def known_format(name: str) -> str:
     return name
 
 
-def write(
+def write_list(
     stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, make_missing: bool
 ) -> None:
     """Write the list to a stream. ``make_missing`` tells whether missing inputs were to be generated."""

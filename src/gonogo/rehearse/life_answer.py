@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
-from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, ran_to_the_end
+from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, is_completed
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -134,7 +134,7 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
     if missing and missing[0] == record.life_part:
         missing = missing[1:]
         why = translated("not reached: {stage} failed").format(stage=_STAGE_LABELS[record.life_part])
-    elif record.life_part in ("first", "second") and ran_to_the_end(record):
+    elif record.life_part in ("first", "second") and is_completed(record):
         why = _NO_FOLDER
     else:
         why = translated("not reached: the resumed run failed")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.prepare.user_cache import Store
+from gonogo.prepare.user_cache import CacheFolder
 
 _MAX_REPORTS = 50
 _VERDICTS = {0: "GO", 1: "NO-GO", 3: "CANNOT-TELL"}
@@ -43,7 +43,7 @@ class ReportStore:
     """The stored reports of one folder, the newest first; the cache evicts old ones."""
 
     def __init__(self, root: Path) -> None:
-        self._store = Store("ui")
+        self._store = CacheFolder("ui")
         self._of = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def all(self) -> list[StoredReport]:

@@ -23,7 +23,7 @@ class ReadScope:
         first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
         self._lines = range(first, (last if last is not None else 1 << 30) + 1)
 
-    def holds(self, node: ast.AST) -> bool:
+    def contains(self, node: ast.AST) -> bool:
         """Whether a node of the script is in it."""
         return getattr(node, "lineno", 0) in self._lines
 

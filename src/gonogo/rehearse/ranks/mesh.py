@@ -95,11 +95,11 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
 
 def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
     """The sizes in the arguments; None if there are none or they don't divide the world size."""
-    return mesh_of_options(_options(arguments), world)
+    return mesh_from_options(_options(arguments), world)
 
 
-def mesh_of_options(given: Mapping[str, str], world: int) -> Mesh | None:
-    """The sizes that options give, by their names with ``_``; None where they give none, or don't divide the world."""
+def mesh_from_options(given: Mapping[str, str], world: int) -> Mesh | None:
+    """The parallel sizes among the options; None if there are none or they don't divide the world size."""
     sizes = [
         _option_as_integer(given, names)
         for names in (

@@ -39,7 +39,7 @@ class UnreachedCommands:
         self._trying: dict[Process, tuple[tuple[str, ...], float]] = {}
         self._failed = False
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Start a new run of the script."""
         self._trying.clear()
         self._failed = False
@@ -62,7 +62,7 @@ class UnreachedCommands:
             self._programs[name] >= _MAX_FAILURES_PER_PROGRAM and name not in self._succeeded
         )
 
-    def look(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
+    def inspect_call(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
         """Inspect a ``connect`` or ``exit_group`` call. ``replaced_commands`` are those of replaced processes."""
         if call.name == "connect":
             if _is_remote_address(call.memory(call.pid, call.arguments[1], call.arguments[2] & 0xFF)):

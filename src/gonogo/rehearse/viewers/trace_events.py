@@ -65,14 +65,14 @@ def _events(trace: RankTrace) -> Iterator[str]:
             f'"name":{names[number]}{details[detail] if detail >= 0 else ""}}}'
         )
     for device in trace.devices:
-        yield from _counters(process, device)
+        yield from _memory_counters(process, device)
 
 
 def _metadata_event(process: int, thread: int, name: str, args: dict[str, object]) -> str:
     return _encode({"ph": "M", "pid": process, "tid": thread, "name": name, "args": args}).decode()
 
 
-def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
+def _memory_counters(process: int, device: DeviceEvents) -> Iterator[str]:
     """Allocated and reserved bytes: the highest moment in each interval."""
     name = _encode(f"memory of {device.device}").decode()
     reserved = allocated = 0

@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, translated
 from gonogo.finding.trials import cured
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
-from gonogo.rehearse.lives import ran_to_the_end
+from gonogo.rehearse.lives import is_completed
 from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import WorkingCopy, make_patch
@@ -40,7 +40,7 @@ def cure_report(
     last = state.now.rehearsed
     record = state.now.record
     # State that a life loses, or memory that runs out, doesn't end a rehearsal: it says itself what it didn't cover.
-    complete = last is not None and (go or (record is not None and ran_to_the_end(record)))
+    complete = last is not None and (go or (record is not None and is_completed(record)))
     return Report(
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,

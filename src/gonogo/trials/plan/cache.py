@@ -16,7 +16,7 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.prepare.user_cache import Store
+from gonogo.prepare.user_cache import CacheFolder
 from gonogo.virtual.measuring.jobs import Facts, Measured, MeasurementJob
 
 _CACHE_KEY_PACKAGES = (
@@ -80,9 +80,9 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
-def store() -> Store:
+def store() -> CacheFolder:
     """The store of cached answers, each as ``KEY.json``."""
-    return Store("plan")
+    return CacheFolder("plan")
 
 
 def cached(key: str, kind: type[Answer]) -> Answer | None:

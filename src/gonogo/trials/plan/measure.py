@@ -16,7 +16,7 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.trials.plan.cache import cached, keep, key_of
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, capacity_of
@@ -179,7 +179,7 @@ class Meter:
             world = self._stack.enter_context(self._confinement.world())
             log = open(self._log, "wb")  # noqa: SIM115  the process's, as long as it lives
             self._process = subprocess.Popen(
-                world.command(python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)),
+                world.command(python_module_command(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=world.environment(environment),
                 cwd=self._folder,
             )  # fmt: skip

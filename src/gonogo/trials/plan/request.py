@@ -14,7 +14,7 @@ from gonogo.evidence.environment.hardware import Machine, memory_size, parse_mac
 from gonogo.evidence.paths import contents, exists, expanded, is_file
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.generated.published_folder import find_published_folder, source_of
+from gonogo.prepare.generated.published_folder import find_published_folder, published_source_text
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNING_METHODS, TuningMethod
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of
@@ -132,7 +132,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
     )
     check_rollout_engine(request)
     taken = [] if command is None else [_default_batch_note(request)]
-    return request, [*taken, source_of(name)] if _local_model_folder(name) is None else taken
+    return request, [*taken, published_source_text(name)] if _local_model_folder(name) is None else taken
 
 
 def check_rollout_engine(request: PlanRequest) -> None:

@@ -27,7 +27,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from gonogo.prepare.packages.installers import settings_of_pip
+from gonogo.prepare.packages.installers import pip_settings
 from gonogo.prepare.packages.places import cache_folder
 from gonogo.prepare.packages.sources import SourceUnavailable, download
 from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
@@ -143,7 +143,7 @@ def _version_of(filename: str, package: str) -> Version | None:
 
 
 def _index_urls() -> Iterator[str]:
-    settings = settings_of_pip()
+    settings = pip_settings()
     first = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or settings.get("index-url")
     yield first or _DEFAULT_INDEX_URL
     yield from (settings.get("extra-index-url") or "").split()
