@@ -79,7 +79,7 @@ def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_p
     alone = [one for one in every if one.is_alone]
     # Before its first file, rank 0 has written nothing, and rank 1 all it writes before the collective. That rank 1
     # lacks a file is what is there between two writes as well.
-    assert [(one.number, one.happened(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
+    assert [(one.number, one.indices_of_past_events(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
     restore_tree_at(tree, tmp_path / "alone", events, alone[1])
     assert _files(tmp_path / "alone") == {"x/log_1": 8, "x/model.pt": 8, "x/shard_1.pt": 8}
 

@@ -176,7 +176,7 @@ def rehearsed(rank: RankRecord, folder: Path) -> RankRecord:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
     (folder / "requirements.txt").write_text("torch\n")  # else a module that is missing is whatever nobody says
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank
 
 

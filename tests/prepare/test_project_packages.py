@@ -138,7 +138,7 @@ def test_what_conda_alone_has_is_no_requirement(tmp_path: Path, monkeypatch: pyt
     found = asked(tmp_path, "bash", "launch.sh")
     assert {"numpy", "trl"} <= found.lines.keys()
     assert all(name[0].isalnum() for name in found.lines)
-    assert found.differ
+    assert found.differs_from_installed
 
 
 def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
 def test_a_package_that_no_file_lists_goes_with_the_torch_that_one_pins(torch: str, written: str) -> None:
     found = ProjectPackages(lines={"torch": torch})
     assert found.add("triton")
-    assert found.text().decode().splitlines()[-1] == written
+    assert found.requirements_file().decode().splitlines()[-1] == written
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:
@@ -225,7 +225,7 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
     assert not found.add("wandb")
     assert found.add("torchvision")  # which PyTorch's page has pip install together with torch
     assert not found.add("internal-utils")
-    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.text().decode()
+    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.requirements_file().decode()
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
         rank = told(said)
         record = RehearsalRecord(["python"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank], laid_over=has)
         record.whole_environment = True
-        apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
+        apply_limits(record, ProjectWorld.from_files(tmp_path, tmp_path))
         return rank.outcome
 
     assert outcome("Please install `wandb`, or leave it out") == "unsupported"
@@ -462,7 +462,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     assert packages.lines["trl"] == "trl @ git+https://host/trl"
     assert packages.add("extra-one")
     assert packages.lines["extra-one"] == "extra-one @ git+https://host/extra-one"
-    (project / "environment.txt").write_bytes(packages.text())
+    (project / "environment.txt").write_bytes(packages.requirements_file())
     wanted = versions_from_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers

@@ -102,8 +102,8 @@ def test_no_older_release_is_taken_for_want_of_a_wheel(tmp_path: Path, monkeypat
         return ""
 
     def build(self: PackageResolver, error: UvFailed) -> bool:
-        built_here.extend(error.without_wheels)
-        return bool(error.without_wheels)
+        built_here.extend(error.packages_without_wheels)
+        return bool(error.packages_without_wheels)
 
     monkeypatch.setattr(resolving, "run_uv", run_uv)
     monkeypatch.setattr(PackageResolver, "_build_missing_wheel", build)

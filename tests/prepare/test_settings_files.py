@@ -20,7 +20,9 @@ _MODEL = "from transformers import AutoModel\nAutoModel.from_pretrained('conf/to
 def _listed(folder: Path, program: str, *words: str) -> dict[str, tuple[str, str]]:
     (folder / "train.py").write_text(program)
     found = prepare(
-        ["torchrun", "--nproc_per_node", "2", "train.py", *words], parse_prepare_options(8, None, []), EnvironmentOptions(),
+        ["torchrun", "--nproc_per_node", "2", "train.py", *words],
+        parse_prepare_options(8, None, []),
+        EnvironmentOptions(),
         write=False, probe=None,
     )  # fmt: skip
     return {one.name: (one.kind, one.state) for one in found.wanted}

@@ -43,7 +43,7 @@ def failed(folder: Path, kind: str, line: int) -> RankRecord:
 def told(rank: RankRecord, folder: Path, *command: str) -> str:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python", "train.py", *command], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank.unsupported[0].why if rank.outcome == "unsupported" else rank.outcome
 
 

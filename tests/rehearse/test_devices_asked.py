@@ -23,7 +23,7 @@ from gonogo.rehearse.shell.devices import install_smi_program
 )
 def test_a_program_that_asks_is_answered(tmp_path: Path, arguments: str, answer: str) -> None:
     folder = install_smi_program(
-        tmp_path / "programs", LaunchMachine.of(parse_machine("2xH100-80G", None, None, 1), None)
+        tmp_path / "programs", LaunchMachine.from_machine(parse_machine("2xH100-80G", None, None, 1), None)
     )
     asked = [str(folder / "nvidia-smi"), *arguments.split()]
     assert answer in subprocess.run(asked, capture_output=True, text=True, check=True).stdout

@@ -139,7 +139,7 @@ def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> 
     process = ConfinedProcess(workers.start("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"), server)
     pid = int(process.output.readline())
     while not process.is_started:  # a worker may print before the server has said that it is there
-        server.hear(120)
+        server.process_messages(120)
     server._popen.kill()
     assert process.wait(120) == -signal.SIGKILL
     assert is_gone(pid)
@@ -179,7 +179,7 @@ def test_only_what_a_rank_is_told_of_itself_may_differ(workers: Workers) -> None
             assert server is None
     with fork_server(sys.executable, [alike, alike], "/", workers.world) as server:
         assert server is not None
-        assert not server.ask(None, workers.start(""), 0)  # not what the server forks  # type: ignore[arg-type]
+        assert not server.request_fork(None, workers.start(""), 0)  # not what the server forks  # type: ignore[arg-type]
 
 
 PROGRAM = """

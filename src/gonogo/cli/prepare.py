@@ -98,7 +98,7 @@ def prepare(
 
             done = prepare_models(model, write=not list_)
             publish_preparation(done)
-            raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
+            raise SystemExit((Verdict.GO if done.is_complete else Verdict.CANNOT_TELL).exit_status)
         command = words_of(command or [])
         if not command:
             raise UserError(
@@ -143,4 +143,4 @@ def prepare(
                 probe=None if quiet else functools.partial(run_probe, request, on_progress),
             )
         publish_preparation(done)
-        raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
+        raise SystemExit((Verdict.GO if done.is_complete else Verdict.CANNOT_TELL).exit_status)

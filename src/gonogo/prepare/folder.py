@@ -48,7 +48,7 @@ def write_prepared_folder(parent: Path, files: Mapping[str, bytes], table: Prepa
 
 
 def add_to_prepared_folder(parent: Path, files: Mapping[str, bytes], table: Prepared) -> Path:
-    """Like :func:`write_prepared_folder`, for files that belong to no launch: also keeps the packages of an earlier launch."""
+    """Like :func:`write_prepared_folder`, for files of no launch: keeps an earlier launch's packages."""
     folder = check_prepared_folder(parent)
     earlier = read_prepared(folder) or Prepared()
     kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []

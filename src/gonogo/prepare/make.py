@@ -102,7 +102,7 @@ def _shape_text(required_input: RequiredInput) -> str:
         return columns_text(names) if required_input.format == TABLE_FORMAT else ""
     if required_input.stated:
         return str(layout)
-    sizes = [f"?{size}" if at in layout.free else str(size) for at, size in enumerate(layout.shape)]
+    sizes = [f"?{size}" if at in layout.undetermined_dimensions else str(size) for at, size in enumerate(layout.shape)]
     return f"{layout.dtype}[{', '.join(sizes)}]"
 
 

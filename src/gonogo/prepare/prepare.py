@@ -287,8 +287,8 @@ def _with_packages(
     """The generated files and table, with the environment and the project's own package for rehearsals."""
     if environment_options.file is not None:
         table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
-    elif packages.lines and packages.differ:
-        files = {**files, FILE: packages.text()}
+    elif packages.lines and packages.differs_from_installed:
+        files = {**files, FILE: packages.requirements_file()}
         table = msgspec.structs.replace(table, environment=FILE, absent=packages.absent)
     if table.environment:
         table = msgspec.structs.replace(

@@ -245,7 +245,7 @@ def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tu
     """The request with the installed packages and a note, if nobody agreed to those that the project requires."""
     packages = preparation.packages
     chosen = request.environment is not None or request.as_installed or request.with_packages or request.ray
-    if chosen or not packages.files or not packages.differ:
+    if chosen or not packages.files or not packages.differs_from_installed:
         return request, []
     if request.yes or has_consent_or_terminal(Path.cwd()):
         return request, []
@@ -258,7 +258,8 @@ def _missing_packages_report(
 ) -> Report | None:
     """A report instead of a rehearsal, if the program imports a missing package at startup that nothing provides."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
-    if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
+    installs = packages.files and packages.differs_from_installed and not request.as_installed
+    if brought or request.ray is not None or installs:
         return None
     with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
     declared = declared_requirements(folder)

@@ -151,7 +151,8 @@ class RowGenerator:
             return [self.media.get(kind.removesuffix("s"), "")]
         if kind == "exchanges":
             half = max(1, tokens // 2)
-            return [{"user": generate_text(half // 4, number + part), "assistant": generate_text(half * 3 // 4, number + part + 2)}
+            return [{"user": generate_text(half // 4, number + part),
+                     "assistant": generate_text(half * 3 // 4, number + part + 2)}
                     for part in (0, 1)]  # fmt: skip
         if kind == "ints":
             return [number % 5, (number + 1) % 5]
@@ -183,8 +184,9 @@ class RowGenerator:
         """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
         opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
-        said = [(opening + generate_text(shared_tokens // 8, number), generate_text(shared_tokens * 3 // 8, number + 1)),
-                (generate_text(shared_tokens // 8, number + 2), generate_text(tokens * 3 // 8, last_number + 3))]  # fmt: skip
+        questions = (opening + generate_text(shared_tokens // 8, number), generate_text(shared_tokens // 8, number + 2))
+        replies = (generate_text(shared_tokens * 3 // 8, number + 1), generate_text(tokens * 3 // 8, last_number + 3))
+        said = list(zip(questions, replies, strict=True))
         role, content, asks, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )

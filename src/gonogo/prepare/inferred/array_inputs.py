@@ -72,7 +72,7 @@ def infer_array_input(
             ArrayLayout("int64", ()) if _has_label_name(path) else ArrayLayout("float32", (_unused_size(known),))
         )
         wanted.rows = min(max(rows_for_two_steps(runs[0]), _FEWEST_SAMPLES), _MAX_SAMPLES)
-    chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.holds(one))
+    chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.contains(one))
     chosen = chosen or any(scope.calls("*.startswith", "*.endswith"))
     if folder and chosen and not glob.has_magic(path):
         said = (scope.strings(), whole.strings())  # a parameter's values are where the class is used
@@ -289,7 +289,7 @@ def _fix_flattened_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _C
         return None
     had, wanted = int(match[1]), int(match[2])
     for one in arrays:
-        for at in _require_layout(one).free:
+        for at in _require_layout(one).undetermined_dimensions:
             size = _require_layout(one).shape[at]
             if had % size == 0 and wanted * size % had == 0:
                 shape = list(_require_layout(one).shape)

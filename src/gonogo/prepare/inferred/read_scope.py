@@ -29,7 +29,7 @@ class ReadScope:
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """The calls in it whose callee matches a pattern of :meth:`Script.calls`."""
-        return (call for call in self.script.calls(*patterns) if self.holds(call.node))
+        return (call for call in self.script.calls(*patterns) if self.contains(call.node))
 
     def strings(self) -> set[str]:
         """All string constants in it."""

@@ -156,7 +156,7 @@ def make_environment(
                 releases = companion_releases(name, stated, requested.torch, _versions_in(packages)["torch"])
                 install_torch_companion(venv, name, releases, filling, what, report_progress)
         rewrite_shebangs(venv)
-        refused = resolving.refused
+        refused = resolving.unavailable_packages
         missing |= {
             name: (addresses.get(name, line), refused[name]) for name, line in fetched.lines.items() if name in refused
         }

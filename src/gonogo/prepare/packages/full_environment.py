@@ -152,7 +152,7 @@ def _installed_overlay(requested_versions: RequestedVersions, pins: dict[str, Sp
 
 
 def _environment_folder(requested: EnvironmentRequest, file: Path) -> Path:
-    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{requested.key}"
+    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{requested.cache_key}"
 
 
 def _is_missing_source_reachable(folder: Path, manifest: dict[str, Any]) -> bool:
@@ -327,19 +327,19 @@ def _add_differences_and_notes(
     """Add the differences and notes that are reported about the environment."""
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
-        outcome.differ("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
+        outcome.add_difference("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch
-            outcome.differ(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
+            outcome.add_difference(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
         else:
-            outcome.differ(name, "", _BUILT_FOR_CUDA)
+            outcome.add_difference(name, "", _BUILT_FOR_CUDA)
     for name, why in manifest["refused"].items():
         specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
             other = _OTHER_VERSION_REHEARSED.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
-        outcome.differ(name, specifier, how)
+        outcome.add_difference(name, specifier, how)
     for name, (address, why) in manifest["missing"].items():
         outcome.names_differing.append(name)
         outcome.differing.append(

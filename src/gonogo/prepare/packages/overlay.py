@@ -58,10 +58,10 @@ def build_overlay(
         if satisfies_specifier(installed_version(name), specifier):
             continue
         if can_overlay(name) or _can_add(name):
-            overlay.lay(name, specifier, is_requested=True)
+            overlay.add_package(name, specifier, is_requested=True)
         else:
-            overlay.leave(name, specifier)
-    return overlay.finished()
+            overlay.report_not_overlayable(name, specifier)
+    return overlay.build()
 
 
 class _OverlayBuilder:
@@ -94,7 +94,7 @@ class _OverlayBuilder:
             self._add_requirement(name, requirement)
         for line in PURE_PYTHON_REQUIREMENTS.get(name, ()):
             if line not in self._versions and (_can_add(line) or (can_overlay(line) and not installed_version(line))):
-                self.lay(line, SpecifierSet(), is_requested=False)
+                self.add_package(line, SpecifierSet(), is_requested=False)
 
     def _add_requirement(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)
@@ -106,7 +106,7 @@ class _OverlayBuilder:
             if have is not None:
                 self._report_conflict(owner, requirement, have)
         else:
-            self.lay(name, requirement.specifier, is_requested=False)
+            self.add_package(name, requirement.specifier, is_requested=False)
 
     def _report_conflict(self, owner: str, requirement: Requirement, present_version: Version) -> None:
         self._skipped.append(
@@ -161,7 +161,7 @@ class _OverlayBuilder:
             wrong = unmet_requirements(_installed_requirements(name), self._versions)
             found = find_compatible_release(name, version, wrong, self._versions, self._say) if wrong else None
             if found is not None:
-                self.lay(name, SpecifierSet(f"=={found}"), is_requested=False)
+                self.add_package(name, SpecifierSet(f"=={found}"), is_requested=False)
 
     def _check_installed(self, name: str) -> None:
         """Report requirements of an installed stack package that the overlay doesn't satisfy."""

@@ -105,7 +105,7 @@ class PackageResolver:
                     continue
                 if self._build_missing_wheel(error) or self._allow_pre_releases(error):
                     continue
-                refused = next((name for name in error.packages if name not in self._left_out), None)
+                refused = next((name for name in error.unavailable_packages if name not in self._left_out), None)
                 if refused is not None:
                     self._loosen_or_leave_out(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
@@ -190,7 +190,8 @@ class PackageResolver:
 
     def _allow_pre_releases(self, error: UvFailed) -> bool:
         """Allow pre-releases of packages that have nothing else, mostly nightly builds; True if there are any."""
-        alone = [name for name in error.only_pre_releases if name in self._asked and "dev" not in self._asked[name]]
+        unreleased = error.packages_with_only_pre_releases
+        alone = [name for name in unreleased if name in self._asked and "dev" not in self._asked[name]]
         for name in alone:
             requirement = Requirement(self._asked[name])
             requirement.specifier &= SpecifierSet(">=0.dev0")  # which makes uv accept pre-releases
@@ -203,14 +204,16 @@ class PackageResolver:
             (
                 name
                 for name, line in self._asked.items()
-                if "==" in line and name not in (*self._loose, *self._left_out, *self._addresses) and error.names(name)
+                if "==" in line
+                and name not in (*self._loose, *self._left_out, *self._addresses)
+                and error.mentions(name)
             ),
             None,
         )
 
     def _build_missing_wheel(self, error: UvFailed) -> bool:
         """Build a wheel of a package for which uv finds none; False if none can be built."""
-        for name, versions in error.without_wheels.items():
+        for name, versions in error.packages_without_wheels.items():
             if name in (*NEVER_BUILT_FROM_SOURCE, *self.built, *self._not_built, *self._addresses):
                 continue
             line = self._asked.get(name)

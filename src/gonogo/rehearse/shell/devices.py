@@ -1,8 +1,8 @@
 """``nvidia-smi`` and ``npu-smi`` for the virtual machine, which scripts and programs use to count accelerators.
 
 A call in a launch script is answered by the stand-in for all programs. A call in the training program is answered by
-the script that :func:`install_smi_program` writes, which runs this file alone, without gonogo's other modules, because frameworks
-call it at every start.
+the script that :func:`install_smi_program` writes, which runs this file alone, without gonogo's other modules, because
+frameworks call it at every start.
 """
 
 from __future__ import annotations

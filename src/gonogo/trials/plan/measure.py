@@ -179,7 +179,9 @@ class Meter:
             world = self._stack.enter_context(self._confinement.world())
             log = open(self._log, "wb")  # noqa: SIM115  the process's, as long as it lives
             self._process = subprocess.Popen(
-                world.command(python_module_command(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)),
+                world.command(
+                    python_module_command(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)
+                ),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=world.environment(environment),
                 cwd=self._folder,
             )  # fmt: skip
