@@ -36,7 +36,7 @@ from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE
-from gonogo.trials.plan.extrapolation import extrapolate, peak_of
+from gonogo.trials.plan.extrapolation import extrapolate, measured_peak
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
@@ -113,7 +113,7 @@ def predicted(rehearsals: Rehearsals, cell: Cell) -> dict[str, Any]:
     """What a rehearsal says, and what the line through two shallow ones says."""
     found = figures(rehearsals.rehearse(cell))
     if cell.depths is not None:
-        first, second = (peak_of(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
+        first, second = (measured_peak(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
         line = extrapolate(first, second, cell.depths, cell.layers)
         found["extended"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
     return found

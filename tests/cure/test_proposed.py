@@ -11,7 +11,7 @@ from made_up import Rehearsals, error, project
 from gonogo.finding import Finding
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.trials.cure.proposed import Proposal, prove
+from gonogo.trials.cure.proposed import Proposal, prove_proposals
 from gonogo.trials.cure.proposed_code import rejection_reason
 from gonogo.trials.cure.request import CureRequest
 
@@ -34,7 +34,7 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cured_by: str, *propo
         return () if any(cured_by in text for text in texts) else (error("program-raises"),)
 
     before = {path: path.read_bytes() for path in folder.rglob("*")}
-    found = prove(proposals, CureRequest(RehearsalRequest(["bash", "launch.sh"])), scratch, Rehearsals(judge))
+    found = prove_proposals(proposals, CureRequest(RehearsalRequest(["bash", "launch.sh"])), scratch, Rehearsals(judge))
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
     return found
 

@@ -70,8 +70,8 @@ def test_operands(what: str, expected: dict[str, str | None]) -> None:
 def test_a_view_of_a_parameter_has_its_name() -> None:
     model = Inner()
     names = Names(model)
-    assert names.of_tensor(model.first.weight.data.view(-1)) == ("first.weight", "parameter")
-    assert names.of_tensor(torch.ones(3)) == (None, "unknown")
-    assert names.of_module(model.layers[0]) == "layers.0"
-    assert names.of_module(model) == "Inner"
-    assert names.of_module(nn.Linear(1, 1)) is None
+    assert names.tensor_name_and_kind(model.first.weight.data.view(-1)) == ("first.weight", "parameter")
+    assert names.tensor_name_and_kind(torch.ones(3)) == (None, "unknown")
+    assert names.module_path(model.layers[0]) == "layers.0"
+    assert names.module_path(model) == "Inner"
+    assert names.module_path(nn.Linear(1, 1)) is None

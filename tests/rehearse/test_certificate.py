@@ -310,7 +310,7 @@ def test_a_hazard_that_has_seen_the_mechanism_needs_no_release(tmp_path: Path) -
     report = rehearsal_report(record, str(tmp_path))
     assert report.verdict is Verdict.NO_GO
     line = report.notes[0]
-    assert "nothing missing" in line.en
+    assert "no missing inputs" in line.en
     assert "packages" not in line.en  # which is not so, and is not claimed
 
 
@@ -321,8 +321,9 @@ def test_the_report_shows_why_it_is_certain(tmp_path: Path) -> None:
     report = rehearsal_report(record, str(tmp_path))
     assert report.verdict is Verdict.NO_GO
     assert report.notes[0].en == (
-        "certain: this Python, as no file asks for another, same packages as declared, no generated data and no "
-        "stand-in before it, nothing missing, no assumed value, nothing from other ranks missing, nothing refused"
+        "certain: this Python, as no file asks for another, the declared packages, no generated data or stand-in used "
+        "before it, no missing inputs, no assumed values, no missing output of other ranks, no operation denied by the "
+        "sandbox"
     )
     assert report.rehearsal is not None
     certificate = report.rehearsal.ranks[0].certificate

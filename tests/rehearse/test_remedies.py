@@ -41,7 +41,7 @@ from gonogo.rehearse.baseline import compare_files, read_baseline
 from gonogo.rehearse.limits import absent, certificate, synthetic_data_failures
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.report.answer.next_step import NextStep, next_step
 from gonogo.report.answer.purposes import PURPOSE_TEXTS
 from gonogo.virtual.weights.model_folders import model_not_cached
@@ -57,7 +57,7 @@ LAUNCH = "-- bash launch.sh"
 
 
 def report_on(*gaps: Skipped) -> Report:
-    return called(Report("rehearse", Verdict.CANNOT_TELL, skipped=gaps), CALL)
+    return with_invocation(Report("rehearse", Verdict.CANNOT_TELL, skipped=gaps), CALL)
 
 
 def gap(remedy: GapRemedy | None) -> Skipped:
@@ -170,7 +170,7 @@ def next_of_rank(reason: Reason) -> NextStep:
     read = msgspec.json.decode(msgspec.json.encode(record), type=RehearsalRecord)
     report = rehearsal_report(read, "/work")
     assert report.verdict is Verdict.CANNOT_TELL
-    return next_step(called(report, CALL))
+    return next_step(with_invocation(report, CALL))
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -202,7 +202,7 @@ def test_each_reason_has_its_remedy_as_the_next_command(name: str) -> None:
 )  # fmt: skip
 def test_how_a_rank_ended_has_its_remedy(changes: dict[str, object], command: str, purpose: Purpose) -> None:
     record = samples.rehearsal_record(samples.rank_record(0), samples.rank_record(1, **{"phases": ["load"], **changes}))
-    step = next_step(called(rehearsal_report(record, "/work"), CALL))
+    step = next_step(with_invocation(rehearsal_report(record, "/work"), CALL))
     assert (step.command, step.purpose) == (command, purpose)
 
 
@@ -213,14 +213,14 @@ def test_a_known_reason_comes_before_more_time() -> None:
         samples.rank_record(0, outcome="timed-out", phases=["load"]),
         samples.rank_record(1, outcome="unsupported", unsupported=unsupported),
     )
-    report = called(rehearsal_report(samples.rehearsal_record(*ranks), "/work"), CALL)
+    report = with_invocation(rehearsal_report(samples.rehearsal_record(*ranks), "/work"), CALL)
     assert next_step(report).command == f"gonogo prepare {LAUNCH}"
 
 
 def test_more_time_is_more_than_it_took() -> None:
     record = samples.rehearsal_record(samples.rank_record(outcome="timed-out", phases=["load"]))
     record.seconds = 7201.0
-    assert "--timeout 18000" in next_step(called(rehearsal_report(record, "/work"), CALL)).command
+    assert "--timeout 18000" in next_step(with_invocation(rehearsal_report(record, "/work"), CALL)).command
 
 
 # Remedies that depend on what is known.
@@ -336,7 +336,7 @@ def test_a_failure_leads_to_the_next_command(tmp_path: Path) -> None:
     assert record is not None
     assumed = Reason(Text("assuming 8", "假定 8 个"), rehearse_again("--gpus", "4xH100", purpose=Purpose.COUNT_OF_NODE))
     certificate.apply_limits(record, ProjectWorld(tmp_path, tmp_path, gpus_assumed=assumed))
-    command = next_step(called(rehearsal_report(record, str(tmp_path)), CALL)).command
+    command = next_step(with_invocation(rehearsal_report(record, str(tmp_path)), CALL)).command
     assert command == f"gonogo rehearse --environment old.txt --env HOME_OF_DATA {OWN} --gpus 4xH100 {LAUNCH}"
 
 

@@ -18,7 +18,7 @@ from gonogo.prepare.output import write_list
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.report.answer.headline import badge, make_headline
 
 
@@ -44,7 +44,7 @@ COMMAND = Invocation(("bash", "launch.sh"), ("--gpus", "8xH100-80G"))
 
 def made(name: str, folder: Path) -> Report:
     report = OWN[name](folder) if name in OWN else RUNS[name]()
-    return called(report, CALLS.get(name, COMMAND)) if report.call is None else report
+    return with_invocation(report, CALLS.get(name, COMMAND)) if report.call is None else report
 
 
 def plain(line: str) -> str:

@@ -24,7 +24,7 @@ from typer.models import CommandInfo
 from gonogo._version import __version__
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
@@ -215,7 +215,7 @@ def rehearse(
         from gonogo.rehearse.synthetic import SyntheticOptions
 
         synthetic = SyntheticOptions(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
-        command = words_of(synthetic.to_command(command, gpus, nodes, steps) or [])
+        command = split_command(synthetic.to_command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
                 translated("no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh")
@@ -230,7 +230,7 @@ def rehearse(
         from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.what_if.changed_run import rehearse_with
         from gonogo.trials.what_if.setting_changes import read_settings
 
@@ -278,7 +278,9 @@ def rehearse(
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
         machine = machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())
-        report = called(report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED)))
+        report = with_invocation(
+            report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED))
+        )
         publish(report, format_, output, language, open_)
         if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)
@@ -398,7 +400,7 @@ def diagnose(
         from gonogo.cli.reading_progress import log_read_progress
         from gonogo.diagnose.findings import read_failure
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
 
         with log_read_progress(logs, language) as on_bytes:
             failure = read_failure(
@@ -425,7 +427,9 @@ def diagnose(
 
             options = ReaderOptions(server, yes, command, gpus, host_memory, environment, language)
             report = with_model_reading(failure, report, options)
-        report = called(report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs)))
+        report = with_invocation(
+            report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs))
+        )
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
@@ -553,16 +557,18 @@ def main() -> None:
         sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
         words, asked = _extract_language_option(sys.argv[1:])
         language = choose_language(asked, os.environ)
-        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell requests its completion script
+        if (
+            overview.asks_for_overview(words) and "_GONOGO_COMPLETE" not in os.environ
+        ):  # a shell requests its completion script
             from gonogo.report.output import to_stdout
 
             to_stdout(lambda stream: overview.print_overview(Page(stream, colour=should_use_colour(stream)), language))
             return
         _register_lazy_commands(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
-        called = [command for command in every if _command_name(command) in sys.argv[1:2]]
+        with_invocation = [command for command in every if _command_name(command) in sys.argv[1:2]]
         # If a command is named, Typer builds only that one: building all of them takes a tenth of a check's time.
-        app.registered_commands = called or every
+        app.registered_commands = with_invocation or every
         try:
             if {"-h", "--help"} & set(_words_before_dashes(words)):
                 _localize_help(language)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -88,7 +88,7 @@ def bisect(
 
         known_format(format_)
         check_writable(output)
-        command = words_of(command or [])
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated(
@@ -102,7 +102,7 @@ def bisect(
         from gonogo.rehearse.launch.queued import with_job_from_file
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep_folder
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.bisect.bisect import BisectRequest
         from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
@@ -133,7 +133,7 @@ def bisect(
         )
         with live_display(language) as on_progress, automatically_prepared(request.rehearsal) as ready:
             found = run_bisection(replace(request, rehearsal=ready), _rehearse_release, on_progress)
-        report = called(
+        report = with_invocation(
             bisect_report(found),
             Invocation(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
         )

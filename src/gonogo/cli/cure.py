@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     Command,
@@ -117,7 +117,7 @@ def cure(
 
         known_format(format_)
         check_writable(output)
-        command = words_of(command or [])
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated("no command to cure: put it after --, for example: gonogo cure -- bash launch.sh")
@@ -131,7 +131,7 @@ def cure(
         from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
         from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest
@@ -175,7 +175,7 @@ def cure(
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
-        report = called(
+        report = with_invocation(
             report,
             Invocation(
                 tuple(command),

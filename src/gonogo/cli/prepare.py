@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -99,7 +99,7 @@ def prepare(
             done = prepare_models(model, write=not list_)
             publish_preparation(done)
             raise SystemExit((Verdict.GO if done.is_complete else Verdict.CANNOT_TELL).exit_status)
-        command = words_of(command or [])
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated(

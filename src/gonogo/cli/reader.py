@@ -132,7 +132,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     from gonogo.rehearse.launch.queued import with_job_from_file
     from gonogo.rehearse.request import RehearsalRequest
     from gonogo.rehearse.workers.scratch import scratch_folder
-    from gonogo.trials.cure.proposed import Proposal, prove
+    from gonogo.trials.cure.proposed import Proposal, prove_proposals
     from gonogo.trials.cure.request import CureRequest
 
     proposals = [msgspec.convert(msgspec.to_builtins(change), Proposal) for change in answer.changes]
@@ -147,7 +147,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
             )
         )
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
-            return prove(proposals, CureRequest(rehearsal), scratch, rehearse_uninterrupted, on_progress)
+            return prove_proposals(proposals, CureRequest(rehearsal), scratch, rehearse_uninterrupted, on_progress)
     except UserError as error:
         return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
 

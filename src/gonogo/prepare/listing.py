@@ -93,8 +93,8 @@ _SUFFIXES_WITHOUT_ROWS = frozenset({
 })  # fmt: skip
 _ROWS_NOT_GENERATED = translated("files of this kind are not generated: put the output of the preceding step there")
 _CONFIG_OPTION_PATTERN = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
-_SETTINGS_NOT_GENERATED = translated("a settings file, which can't be generated: is the path right?")
-_UNTOLD = translated("can't be determined from the files; determined by running the program up to its first batch")
+_SETTINGS_NOT_GENERATED = translated("settings files can't be generated: check that the path is right")
+_UNTOLD = translated("can't be determined from the files, but by running the program up to its first batch")
 
 
 def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:

@@ -15,7 +15,7 @@ from gonogo.prepare.packages.sources import url_without_credentials as without_p
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.project_requirements import FILE, ProjectPackages
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.report.page import cells
+from gonogo.report.page import column_width
 
 FORMATS = ("text", "json")
 
@@ -65,7 +65,7 @@ _REQUIREMENTS_INSTALLED = translated("packages: what {files} requires is install
 _PROJECT_PACKAGE_LINE = translated(
     "the project's own package {name}: imported from {source}, as after pip install -e . --no-deps"
 )
-_DIFFERS_FROM_REQUIREMENT = translated("not as required: {what}: {why}")
+_DIFFERS_FROM_REQUIREMENT = translated("differs from what is required: {what}: {why}")
 _PACKAGES_FROM_URLS = translated(
     "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}"
 )
@@ -167,7 +167,7 @@ def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text
 
 
 def _pad(text: str, width: int) -> str:
-    return text + " " * (width - cells(text))
+    return text + " " * (width - column_width(text))
 
 
 def _describe_packages(packages: ProjectPackages) -> Iterator[Text]:

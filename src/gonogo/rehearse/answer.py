@@ -288,12 +288,13 @@ def _most_tokens(rank: RankRecord) -> int:
 
 
 _SHAPE_INFERRED = translated(
-    "generated as the code asks for it, as far as it was rehearsed: put a few real files there to test theirs"
+    "gonogo generated it with the shape that the rehearsed code reads: put a few real files there to test with "
+    "their shapes"
 )
 _PUT_REAL_FILES = translated("put a few of the run's own files at {paths}, and rehearse again")
 _SHAPE_OPEN = translated(
-    "generated as the code asks for it, as far as it was rehearsed, which leaves at least one size open; memory grows "
-    "with it: put a few real files there to test theirs"
+    "gonogo generated it with the shape that the rehearsed code reads, but had to guess at least one size, on "
+    "which memory use depends: put a few real files there to test with their shapes"
 )
 _STARTED_BY_PROGRAM = translated(
     "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each"
@@ -378,7 +379,7 @@ def _skipped_on_rank(
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         todo = _OOM_KILLER_HINT if _SIGNAL_OF_OOM_KILLER in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
-        yield Skipped(translated("a record"), why)
+        yield Skipped(translated("this rank's record"), why)
     if rank.failure and rank.rank not in explained_ranks and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
@@ -386,7 +387,7 @@ def _skipped_on_rank(
             place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
             message=rank.failure.message,
         )
-        yield Skipped(translated("a verdict"), why)
+        yield Skipped(translated("a verdict on this rank"), why)
 
 
 def _remedy_by_outcome(rank: RankRecord, record: RehearsalRecord) -> GapRemedy | None:

@@ -51,12 +51,12 @@ from gonogo.rehearse.request import RehearsalRequest
 _GENERATED_ROWS = 64
 _MAX_PREPARED_FOLDERS = 20
 """The number of preparations that are kept, the most recently rehearsed ones."""
-_READING_INPUTS = translated("reading what the launch opens")
-_GENERATING_MESSAGE = translated("generating what is missing: {names}")
-_SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
+_READING_INPUTS = translated("finding the models and data that the launch uses")
+_GENERATING_MESSAGE = translated("generating the missing inputs: {names}")
+_SECOND_PASS = translated("second pass: the inputs that the first one found missing have been generated")
 _ENVIRONMENT_OFFER = translated(
-    "packages: the installed ones, although the project requires others ({files}): --yes creates an "
-    "environment with the required ones, once"
+    "rehearsed with the installed packages, although the project requires others ({files}): --yes creates an "
+    "environment with the required ones, which later rehearsals reuse"
 )
 _EVERYTHING = translated("everything")
 _NOT_INSTALLED = translated(

@@ -24,7 +24,7 @@ from gonogo.prepare.prompts import (
     writes_lines,
 )
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
-from gonogo.report.page import cells
+from gonogo.report.page import column_width
 from gonogo.report.untrusted import clean_line
 
 _RANK = translated("rank {rank}")
@@ -35,7 +35,7 @@ _HOST_MEMORY_LABEL = translated("host {size}")
 _OPERATOR_COUNT = translated("{count:,} operators")
 _RANKS_DONE = translated("{done} of {all} ranks done")
 _COLUMN_GAP = "  "
-SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
+SECOND_PASS = translated("second pass, to find the forward pass that the failure comes from")
 STATES: dict[str, Text] = load_texts(__file__)
 # The most ranks that are shown at once: hundreds would fill the screen.
 _MAX_ROWS = 12
@@ -170,7 +170,7 @@ def _join_fitting_parts(parts: list[str], width: int) -> str:
     """As many whole parts as fit on a line, at least the first."""
     line = parts[0]
     for part in filter(None, parts[1:]):
-        if cells(line) + len(_COLUMN_GAP) + cells(part) > width:
+        if column_width(line) + len(_COLUMN_GAP) + column_width(part) > width:
             break
         line = f"{line}{_COLUMN_GAP}{part}"
     return line

@@ -641,7 +641,8 @@ def processes_as_ranks(launch: ResolvedLaunch, count: int, starter: str) -> Reso
         )
     else:
         note = translated(
-            "the program starts {count} process(es) itself: each is a rank; what it would do after they end was not run"
+            "the program starts {count} process(es) itself, each rehearsed as a rank; what it does after they "
+            "end was not rehearsed"
         ).format(count=count)
     return replace(
         launch,

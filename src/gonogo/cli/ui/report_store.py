@@ -30,7 +30,7 @@ class StoredReport(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """As the report says it."""
+        """The report's own verdict."""
         return self.said or _VERDICTS.get(self.status, "")
 
 
@@ -61,7 +61,7 @@ class ReportStore:
         data = self._store.read(f"{self._of}-page-{name}")
         return None if data is None else data.decode("utf-8", "replace")
 
-    def keep(self, stored_report: StoredReport, page: str) -> None:
+    def store_report(self, stored_report: StoredReport, page: str) -> None:
         """Store a report if possible; failure is ignored, since the report is also in memory."""
         with contextlib.suppress(OSError):
             self._store.write(f"{self._of}-page-{stored_report.id}", page.encode("utf-8", "replace"))

@@ -17,7 +17,7 @@ def addresses() -> list[tuple[str, int, bytes]]:
     """This machine's addresses as (interface, family, address), without loopback."""
     try:
         with _Netlink() as netlink:
-            packets = netlink.ask(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
+            packets = netlink.request(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
     except OSError:
         return []
     names: dict[int, str] = {}
@@ -53,7 +53,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
                 18, kind
             )  # IFLA_IFNAME, IFLA_LINKINFO
             try:
-                netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
+                netlink.request(_RTM_NEWLINK, _ACK | _CREATE, link)
             except OSError:
                 pass  # its addresses are added to loopback
         for name, family, address in own:
@@ -63,7 +63,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
                 index = _socket.if_nametoindex("lo")
             body = struct.pack("=BBBBI", family, 8 * len(address), 2, 0, index)  # IFA_F_NODAD
             try:
-                netlink.ask(
+                netlink.request(
                     _RTM_NEWADDR, _ACK | _CREATE, body + _netlink_attribute(2, address) + _netlink_attribute(1, address)
                 )
             except OSError:
@@ -80,7 +80,7 @@ class _Netlink:
     def __exit__(self, *error: object) -> None:
         self._socket.close()
 
-    def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+    def request(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """Send a request and return the bodies of the kernel's replies. Raises OSError if it refuses."""
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
         found: list[bytes] = []

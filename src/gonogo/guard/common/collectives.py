@@ -13,7 +13,7 @@ from typing import Any
 
 from gonogo.evidence.guarded.records import CalledCollective, Phase, Queue
 from gonogo.finding.frame import Frame
-from gonogo.guard.common.faults import fault, off
+from gonogo.guard.common.faults import disable_part, off
 from gonogo.guard.common.frames import GONOGO, frame_of
 
 KEPT = 20
@@ -140,7 +140,7 @@ class CollectiveRingBuffer:
                 try:
                     entry = self.enter(operator, arguments, named)
                 except Exception as error:
-                    fault(_GUARD_PART, error)
+                    disable_part(_GUARD_PART, error)
                 answer = original(*arguments, **named)
                 if entry is not None:
                     entry.returned = True

@@ -29,7 +29,7 @@ _PER_RANK_VARIABLES = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
 _MAX_SETTINGS = 400
 
 
-def start(rank: int, local_rank: int) -> StartRecord:
+def make_start_record(rank: int, local_rank: int) -> StartRecord:
     """The record of a rank's identity and hardware; touches neither torch nor CUDA."""
     gpu = nvml.gpu_of(local_rank)
     return StartRecord(
@@ -72,7 +72,7 @@ def communication_environment() -> dict[str, str]:
     }
 
 
-def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
+def make_join_record(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     """This rank's facts about its training. ``model`` and ``engine`` may be None; ``data`` are further facts."""
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
@@ -87,7 +87,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
             facts["version of nccl"] = nccl
     facts |= communication_environment()
     details = {}
-    settings = settings_of(engine)
+    settings = engine_settings(engine)
     if settings:
         facts["deepspeed config"] = _hash_settings(settings)
         details["deepspeed config"] = settings
@@ -131,7 +131,7 @@ def _nccl_version() -> str:
     return ".".join(str(part) for part in found_version) if isinstance(found_version, tuple) else str(found_version)
 
 
-def settings_of(engine: Any) -> dict[str, str]:
+def engine_settings(engine: Any) -> dict[str, str]:
     """The settings of an engine's DeepSpeed config, flattened, as the engine parsed them."""
     config = getattr(getattr(engine, "_config", None), "_param_dict", None)
     return dict(sorted(_flatten_settings(config, ""))[:_MAX_SETTINGS]) if isinstance(config, dict) else {}

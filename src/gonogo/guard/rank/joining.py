@@ -39,7 +39,7 @@ def join(state: RankState, point: str) -> None:
     engine, model = state.engine, state.model
     stated = None
     try:
-        stated = facts.joined(model, engine, state.data | state.trainer_facts)
+        stated = facts.make_join_record(model, engine, state.data | state.trainer_facts)
         state.writer.put(stated)
         state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
@@ -66,7 +66,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
     store = cloned_store(distributed, point)
     store.set(f"facts/{rank}", _encoder.encode(rank_facts))
-    decided, decided_here = _decision(store, world_size, patience)
+    decided, decided_here = _decide_together_or_alone(store, world_size, patience)
     checked = None
     if decided == _TOGETHER and check_sum:
         checked = _is_all_reduce_correct(distributed, rank, world_size)
@@ -90,8 +90,8 @@ def cloned_store(distributed: Any, point: str) -> Any:
     return distributed.PrefixStore(f"gonogo/{restarts}/{point}", store)
 
 
-def _decision(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
-    """The decision for all ranks (together or alone), and whether this rank made it."""
+def _decide_together_or_alone(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
+    """Whether all ranks compare together or each continues alone, and whether this rank decided it."""
     end = time.monotonic() + patience
     arrived = store.add("arrived", 1)
     pause = 0.001

@@ -52,11 +52,11 @@ class PendingLoss:
             self._event = torch.cuda.Event()
             self._event.record()
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time to check another loss."""
         return time.monotonic() - self._taken >= self._wait
 
-    def not_finite(self) -> str | None:
+    def nonfinite_value(self) -> str | None:
         """``nan`` or ``inf`` if the loss has arrived and is not finite; else None."""
         if self._value is None or (self._event is not None and not self._event.query()):
             return None
@@ -86,7 +86,7 @@ class StallWatch:
         self._reported = 0
         self._next = 0.0
 
-    def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
+    def due_notice(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
         """The notice that is due now, if any. ``progress``: time of the last progress, on the clock of ``now``."""
         if self._since is not None and progress > self._since:
             before, self._since = self._since, None
@@ -144,9 +144,9 @@ class Guard(RankState):
         if self.writer.broken:
             return
         faults.add_fault_listener(self._record_fault)
-        from gonogo.guard.rank.facts import start
+        from gonogo.guard.rank.facts import make_start_record
 
-        self.writer.write_now(start(self.rank, self.local_rank))
+        self.writer.write_now(make_start_record(self.rank, self.local_rank))
         self._dump_stacks_on_signal()
         os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch_loop, name="gonogo", daemon=True).start()
@@ -177,7 +177,7 @@ class Guard(RankState):
         """Record the end of the rank; called when Python exits."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
-            self.died(error)
+            self.record_fatal_exception(error)
         if self.writer is None or self._finished:
             return
         self._finished = True
@@ -199,19 +199,19 @@ class Guard(RankState):
         self.phase = self.ring.phase = phase
         self.progress = time.monotonic()
 
-    def stepped(self, step: int) -> None:
+    def record_step(self, step: int) -> None:
         """Record that an optimizer step is done."""
         now = time.monotonic()
         self.step = self.ring.step = step
         self.progress = now
-        self.steps.ended(now)
+        self.steps.end_step(now)
         if self.steps.sample_due(now):
             self._take_sample(step)
-        self.trackers.look()
+        self.trackers.find_new_trackers()
 
     @harmless("memory")
     def _take_sample(self, step: int) -> None:
-        self.steps.sampled(step, memory.sample(self.local_rank))
+        self.steps.store_sample(step, memory.sample_memory(self.local_rank))
 
     def before_first_step(self, point: str) -> None:
         """Report this rank's facts and compare them with the other ranks', right before its first step."""
@@ -221,7 +221,7 @@ class Guard(RankState):
         from gonogo.guard.rank.joining import join
 
         self.enter("init")
-        self.trackers.look()
+        self.trackers.find_new_trackers()
         join(self, point)
         self.progress = time.monotonic()
         self.steps.begin(self.progress)
@@ -247,7 +247,7 @@ class Guard(RankState):
             self._loss = PendingLoss(loss, self.step)
 
     @harmless("exceptions")
-    def raised(self, error: BaseException) -> None:
+    def record_exception(self, error: BaseException) -> None:
         """Record an exception that leaves a forward, backward or step, and add the guard's context to it."""
         from gonogo.guard.rank.exceptions import note_exception
 
@@ -255,7 +255,7 @@ class Guard(RankState):
             note_exception(self, error, fatal=False)
 
     @harmless("exceptions")
-    def died(self, error: BaseException, thread: str = "") -> None:
+    def record_fatal_exception(self, error: BaseException, thread: str = "") -> None:
         """Record an exception that has ended the program (or a thread of it)."""
         from gonogo.guard.rank.exceptions import is_launcher_error, note_exception
 
@@ -283,7 +283,7 @@ class Guard(RankState):
 
     def _write_beat(self) -> None:
         if self.writer is not None:
-            self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
+            self.writer.write_heartbeat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
 
     @harmless("steps")
     def write_pending_steps(self) -> None:
@@ -293,7 +293,7 @@ class Guard(RankState):
             return
         record, at = told
         self.writer.put(record)
-        for warning in self._memory.look(at, record, self.steps.median()):
+        for warning in self._memory.check_after_step(at, record, self.steps.median()):
             self.writer.put(warning)
 
     @harmless("the loss")
@@ -310,7 +310,7 @@ class Guard(RankState):
         progress = max(self.progress, newest)
         loading = self.step == 0 and waiting is None
         median = self.steps.median()
-        told = self._stalls.look(time.monotonic(), progress, median, loading)
+        told = self._stalls.due_notice(time.monotonic(), progress, median, loading)
         if told is None or self.writer is None:
             return
         if told.over:
@@ -349,7 +349,7 @@ def current() -> Guard | None:
     return _guard
 
 
-def expect(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
+def prepare_guard(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
     """Prepare a guard in this process, and start it at once if ``is_rank``."""
     global _guard
     if _guard is None:
@@ -367,12 +367,14 @@ def _hook_exit(guard: Guard) -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
         if _guard is guard:
-            guard.died(error)
+            guard.record_fatal_exception(error)
         hook(kind, error, tb)
 
     def thread_excepthook(arguments: Any) -> None:
         if _guard is guard and arguments.exc_value is not None:
-            guard.died(arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?")
+            guard.record_fatal_exception(
+                arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?"
+            )
         thread_hook(arguments)
 
     def finish_at_exit() -> None:

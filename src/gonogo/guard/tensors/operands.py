@@ -145,7 +145,7 @@ def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> 
 
 
 def _to_operand(name: str, tensor: Any, names: Names) -> Operand:
-    owner, kind = names.of_tensor(tensor)
+    owner, kind = names.tensor_name_and_kind(tensor)
     return Operand(
         name=name,
         device=str(tensor.device),

@@ -39,7 +39,7 @@ _SHARDS = 2
 _FEWEST_SAMPLES = 64
 _MAX_SAMPLES = 4096
 _MAX_DIMENSIONS = 6
-_ARRAYS_GENERATED = translated("generated arrays: the code that reads them tells their dtype and shape")
+_ARRAYS_GENERATED = translated("generated arrays, with the dtype and shape that the code reads")
 _TOKENS_GENERATED = translated("generated files of token ids")
 
 

@@ -32,7 +32,7 @@ _MAX_SERIES = 5000
 _MAX_CELLS = 12_000_000
 _DATED_ROWS = 4096
 _PLAIN_ROWS = 512
-_TABLE_GENERATED = translated("a generated table with the columns that the code names: {columns}")
+_TABLE_GENERATED = translated("a generated table with the columns that the code reads: {columns}")
 
 
 def infer_table_input(path: str, failure: Failure, runs: Sequence[Run]) -> RequiredInput | None:

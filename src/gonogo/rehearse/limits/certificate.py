@@ -101,15 +101,15 @@ _GENERATED_ROWS_READ = translated(
 )
 
 _MET_OBLIGATION_TEXTS = {
-    "packages": translated("same packages as declared"),
-    "python": translated("same Python"),
+    "packages": translated("the declared packages"),
+    "python": translated("the declared Python version"),
     "packages of this Python": translated("this Python's packages, as no file declares others"),
     "python of this machine": translated("this Python, as no file asks for another"),
-    "missing": translated("nothing missing"),
-    "made": translated("no generated data and no stand-in before it"),
-    "assumed": translated("no assumed value"),
-    "ranks": translated("nothing from other ranks missing"),
-    "confinement": translated("nothing refused"),
+    "missing": translated("no missing inputs"),
+    "made": translated("no generated data or stand-in used before it"),
+    "assumed": translated("no assumed values"),
+    "ranks": translated("no missing output of other ranks"),
+    "confinement": translated("no operation denied by the sandbox"),
 }
 _OBLIGATION_ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinement")
 

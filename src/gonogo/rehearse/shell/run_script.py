@@ -122,7 +122,7 @@ def run_script(
         failure = interception.failure
         if failure is not None:
             raise UserError(
-                translated("`{command}` can't be followed: {failure}; give the launch command itself").format(
+                translated("gonogo can't trace `{command}`: {failure}; give the launch command itself").format(
                     command=shortened(words), failure=failure
                 )
             )

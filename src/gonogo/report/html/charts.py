@@ -35,8 +35,8 @@ def chart_data(report: Report) -> dict[str, Any]:
             {**_timeline_data(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
             for rank, timeline in timelines(report)
         ],
-        "modules": _modules(report),
-        "steps": _steps(report),
+        "modules": _module_data(report),
+        "steps": _guarded_steps_data(report),
         **({"whatIf": found} if (found := what_if_data(report)) is not None else {}),
         **({"compared": curve_data(report.comparison)} if report.comparison is not None else {}),
     }
@@ -75,7 +75,7 @@ def _timeline_data(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
     }
 
 
-def _steps(report: Report) -> dict[str, Any] | None:
+def _guarded_steps_data(report: Report) -> dict[str, Any] | None:
     """The steps of a guarded run's ranks, and where they stalled: [rank, step, seconds]."""
     run = report.guarded_run
     if run is None or run.over_time is None:
@@ -106,7 +106,7 @@ def _fullest_device(report: Report) -> tuple[RehearsedRank, Device] | None:
     return max(devices, key=lambda pair: pair[1].peak_allocated_bytes, default=None)
 
 
-def _modules(report: Report) -> dict[str, Any]:
+def _module_data(report: Report) -> dict[str, Any]:
     """``lists`` of [path, bytes by category, count] at peaks, and ``of``: each timeline's index into them.
 
     The first list is that of the fullest device: it is shown if there is no timeline, or its modules are unknown.

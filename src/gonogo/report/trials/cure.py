@@ -14,7 +14,7 @@ from gonogo.report.untrusted import clean, clean_line
 
 _CURE_STEP_TITLE = translated("Cure step {number}: {title}")
 _STEP_REASON = translated("{hazard}: {why}")
-_UNSAFE = translated("it does more than fix the error: review it")
+_UNSAFE = translated("this change does more than fix the error: review it")
 _TO_DO = translated("Next steps")
 _PATCH = translated("the patch is in {file}; in {folder}, run one of")
 _GIT, _PLAIN = translated("git apply {file}"), translated("patch -p1 < {file}")

@@ -21,8 +21,8 @@ from gonogo.trials.plan.rehearsed_step import seconds_of_step
 
 _INTERRUPTED_NOTE = translated("interrupted: partial result")
 _OUT_OF_TIME = translated("--budget used up: there may be more to try")
-_NOTHING_TO_DO = translated("GO without changes: nothing to cure")
-_CURED = translated("cured: rehearsed GO with the patch")
+_NOTHING_TO_DO = translated("the run is GO without changes: there is nothing to cure")
+_CURED = translated("the patch cures the run: with it, the rehearsal is GO")
 _NO_CURE = translated("no cure found: what was tried and the remaining blockers are below")
 _NEAR_CURE = translated("no complete cure found: the patch gets further, and the remaining blockers are below")
 _PARTLY = translated("everything after the errors below")
@@ -136,7 +136,7 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     return cured.TrialOutcome(
         verdict=trial.verdict.value,
         hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.blocking_findings)),
-        ranks=_ranks(trial),
+        ranks=_ranks_text(trial),
         peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _has_optimizer_step(record) else None,
         capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
         host_peak_bytes=node.peak_bytes if node is not None and _has_optimizer_step(record) else None,
@@ -144,8 +144,8 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     )
 
 
-def _ranks(trial: Trial) -> str:
-    """As they were asked for; of a life, which chooses its own, those that were run."""
+def _ranks_text(trial: Trial) -> str:
+    """The value of ``--ranks``; with ``--life``, which chooses ranks itself, those that were run."""
     if trial.ranks != LIFE_DEFAULT or trial.record is None:
         return trial.ranks
     return ",".join(str(rank.rank) for rank in trial.record.ranks)

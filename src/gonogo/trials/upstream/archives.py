@@ -39,6 +39,8 @@ _LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""
 
 
 class _ReleaseFile(msgspec.Struct):
+    """A file of a release, as a package index lists it (PEP 691)."""
+
     filename: str
     url: str
     hashes: dict[str, str] = {}
@@ -47,6 +49,8 @@ class _ReleaseFile(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
+    """A package index's list of a package's files."""
+
     files: list[_ReleaseFile]
 
 
@@ -62,7 +66,7 @@ class Archives:
     _read: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the download budget is exhausted."""
         return self.files <= 0 or self.bytes <= 0 or time.monotonic() - self._begun > self.seconds
 
@@ -101,7 +105,7 @@ class Archives:
         place = folder / f"{name}{suffix}"
         if place.is_file():
             return place
-        if self.spent:
+        if self.is_spent:
             raise SourceUnavailable("no more may be fetched")
         self.files -= 1
         folder.mkdir(parents=True, exist_ok=True)

@@ -64,12 +64,14 @@ def upstream_facts(
     comparison = _Comparison(archives or Archives(), versions, report_progress)
     found: list[UpstreamFact] = []
     for question in questions(chain, versions):
-        if len(found) < _MAX_FACTS and not comparison.archives.spent:
+        if len(found) < _MAX_FACTS and not comparison.archives.is_spent:
             found += comparison.facts(question)
     return tuple(sorted(dict.fromkeys(found), key=lambda fact: not fact.releases))[:_MAX_FACTS]
 
 
 class _Comparison:
+    """Compares the run's releases with others that the index has."""
+
     def __init__(self, archives: Archives, versions: Mapping[str, str], report_progress: Say) -> None:
         self.archives = archives
         self._versions = versions
@@ -108,7 +110,7 @@ class _Comparison:
     def _answer_question(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
         self._say(_LOOKING.format(package=package, version=version))
         release = self.archives.release(package, version)
-        return question.answered(release) if release is not None else None
+        return question.answer_for(release) if release is not None else None
 
     def _upstream_fact(
         self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, releases: list[Version]
@@ -167,7 +169,7 @@ class _Comparison:
             at = min(near + step, len(versions) - 1)
             step *= 2
             answer = self._answer_question(question, package, versions[at])
-            if self.archives.spent and answer is None:
+            if self.archives.is_spent and answer is None:
                 return None
             if answer is None or answer == is_present:
                 near = at
@@ -178,7 +180,7 @@ class _Comparison:
         while far - near > 1:
             middle = (near + far) // 2
             answer = self._answer_question(question, package, versions[middle])
-            if answer is None and self.archives.spent:
+            if answer is None and self.archives.is_spent:
                 break
             if answer is None or answer == is_present:
                 near = middle
@@ -191,7 +193,7 @@ class _Comparison:
         release = self.archives.release(package, version)
         if release is None:
             return None
-        path = next((path for path, _ in release.defining(question.symbol)), None)
+        path = next((path for path, _ in release.definitions_of(question.symbol)), None)
         return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") if path is not None else None
 
     def _changelog(

@@ -24,7 +24,7 @@ from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.workers.scratch import scratch_folder
 from gonogo.trials.cure.answer import with_step_time
 from gonogo.trials.cure.copy import WorkingCopy
-from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
+from gonogo.trials.what_if.setting_changes import Settings, edits_for, format_settings
 from gonogo.trials.what_if.step_scaling import step_scaling
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
@@ -57,7 +57,7 @@ def rehearse_with(
             for name, one in zip(map(str, itertools.count(1)), also, strict=False)
         ]
         if first is not None:
-            record, report = first.rehearsed(rehearse, on_progress)
+            record, report = first.rehearse_copy(rehearse, on_progress)
         else:
             record, report = rehearse(request, on_progress)
             report = _with_times(report, record) if record is not None else report
@@ -65,7 +65,7 @@ def rehearse_with(
             return record, report
         found = []
         for other in others:
-            _, one = other.rehearsed(rehearse, on_progress)
+            _, one = other.rehearse_copy(rehearse, on_progress)
             found.append(summarize_variant(other.settings, one))
     if found:
         report = msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, also=tuple(found)))
@@ -81,32 +81,34 @@ class ChangedRun:
         self._command = tuple(request.command)
         scratch.mkdir()
         copy = self._copy = WorkingCopy(scratch, Path.cwd(), request.command)
-        run = _run_of(copy)
+        run = _run_in_copy(copy)
         if run is not None and run.launch is not None and not run.launch.source.writable:
             copy.write_command_script()
-            run = _run_of(copy)
+            run = _run_in_copy(copy)
         steps: list[list[Edit]] = []
         for name, value in settings.items():
             if run is None:
                 raise UserError(_NO_EDITABLE_RUN)
-            with copy.entered():
+            with copy.as_working_directory():
                 steps.append(edits_for(run, name, value))
-            if not copy.may_change(steps[-1]):
+            if not copy.contains_edited_files(steps[-1]):
                 raise UserError(_NO_EDITABLE_RUN)
-            copy.lay(steps)
-            run = _run_of(copy)
+            copy.reset_and_apply(steps)
+            run = _run_in_copy(copy)
         self._changed = tuple(
-            ChangedSetting(name, value, tuple(dict.fromkeys(copy.shown_path(edit.path) for edit in edits)))
+            ChangedSetting(name, value, tuple(dict.fromkeys(copy.original_path_text(edit.path) for edit in edits)))
             for (name, value), edits in zip(settings.items(), steps, strict=True)
         )
         self._request = replace(request, command=copy.words, environment=_path_in_copy(request.environment, copy))
 
-    def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
+    def rehearse_copy(
+        self, rehearse: Rehearse, on_progress: OnProgress | None
+    ) -> tuple[RehearsalRecord | None, Report]:
         """Rehearse the copy; the report refers to the user's own files."""
 
         def report_progress(status: RehearsalStatus) -> None:
             assert on_progress is not None
-            activity = _ACTIVITY_OF_VARIANT.format(settings=as_text(self.settings), activity=status.activity)
+            activity = _ACTIVITY_OF_VARIANT.format(settings=format_settings(self.settings), activity=status.activity)
             on_progress(replace(status, activity=activity))
 
         with self._copy.entered():
@@ -159,7 +161,7 @@ def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:
     return node.peak_bytes if node is not None else 0
 
 
-def _run_of(copy: WorkingCopy) -> Run | None:
+def _run_in_copy(copy: WorkingCopy) -> Run | None:
     """The run that the copy's command launches; replaces the symlinks to its files by real copies."""
     with copy.entered():
         checked = check([], copy.words, settings=settings_of(copy.folder))

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import global_batch
-from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
+from gonogo.trials.plan.task.rollout import (
+    SERVER_MEMORY_SHARE,
+    EngineMemory,
+    RolloutChoice,
+    Where,
+    engine_memory,
+    memory_shares,
+)
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 
 _MAX_CONCURRENT_SEQUENCES = 256
@@ -18,7 +25,7 @@ def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
     assert request.task is not None
     for engine in request.task.engines:
         if engine == "server":
-            yield from ((engine, gpus) for gpus in _server_gpu_counts(request) if serving(request, facts, gpus))
+            yield from ((engine, gpus) for gpus in _server_gpu_counts(request) if server_engines(request, facts, gpus))
         else:
             yield engine, 0
 
@@ -33,7 +40,7 @@ def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
             yield gpus
 
 
-def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
+def server_engines(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
     """The tensor-parallel sizes at which a server with that many GPUs has room for the model and a cache."""
     return [
         one
@@ -44,14 +51,14 @@ def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
 
 def _can_serve(request: PlanRequest, engine: EngineFacts) -> bool:
     accelerator = request.machine.accelerator
-    room = served(request, engine)
+    room = server_engine_memory(request, engine)
     return room.cache > request.seq_len * engine.cache_of_token and room.share < accelerator.total_bytes
 
 
-def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
+def server_engine_memory(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
     """The memory of a server's rank on its GPU."""
     asked = RolloutChoice("server", engine.tp, SERVER_MEMORY_SHARE)
-    return memory_of(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
+    return engine_memory(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
 
 
 def rollouts(
@@ -59,19 +66,19 @@ def rollouts(
 ) -> Iterator[list[RolloutChoice]]:
     """Choices of an engine for ``samples`` completions per trainer GPU: a list per layout, by rising memory share."""
     if engine == "server":
-        yield from ([RolloutChoice(engine, one.tp, gpus=gpus)] for one in serving(request, facts, gpus))
+        yield from ([RolloutChoice(engine, one.tp, gpus=gpus)] for one in server_engines(request, facts, gpus))
         return
     machine = request.machine
     total = machine.accelerator.total_bytes
     for one in facts.engine:
         if one.tp > machine.count or machine.count % one.tp:
             continue
-        rising = shares(one, samples * one.tp, request.seq_len, total)
+        rising = memory_shares(one, samples * one.tp, request.seq_len, total)
         for sleep in (False, True) if rising else ():
             yield [RolloutChoice(engine, one.tp, share, sleep) for share in rising]
 
 
-def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
+def smallest_engine_for_step(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
     """The smallest colocated engine with sleep mode whose cache holds all of a step's completions."""
     total = request.machine.accelerator.total_bytes
     found = []
@@ -79,9 +86,9 @@ def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice |
         if one.tp > request.machine.count or request.machine.count % one.tp:
             continue
         sequences = samples * one.tp
-        for share in shares(one, sequences, request.seq_len, total)[-1:]:
+        for share in memory_shares(one, sequences, request.seq_len, total)[-1:]:
             rollout = RolloutChoice("colocate", one.tp, share, sleep=True)
-            if memory_of(one, rollout, sequences, total).cache >= sequences * request.seq_len * one.cache_of_token:
+            if engine_memory(one, rollout, sequences, total).cache >= sequences * request.seq_len * one.cache_of_token:
                 found.append(rollout)
     return min(found, key=lambda one: (one.share, one.tp), default=None)
 
