@@ -57,12 +57,16 @@ def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemo
     parts = root.split_into_children()
     while True:
         large = [part for part in parts if part.below and part.held.total() > whole * _MIN_SPLIT_SHARE]
-        fitting = [part for part in large if len(parts) - 1 + len(part.divided()) <= rows or len(part.divided()) == 1]
+        fitting = [
+            part
+            for part, count in ((part, len(part.split_into_children())) for part in large)
+            if len(parts) - 1 + count <= rows or count == 1
+        ]
         if not fitting:
             break
         largest = max(fitting, key=lambda part: part.held.total())
         parts.remove(largest)
-        parts += largest.divided()
+        parts += largest.split_into_children()
     found = [ModuleMemory(part.path, dict(part.held), part.members) for part in parts]
     found.sort(key=lambda part: (-part.bytes, part.module))
     return [part for part in found if part.bytes]

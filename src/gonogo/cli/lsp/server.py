@@ -152,19 +152,19 @@ def make_server(language: str | None) -> Server:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def did_open(params: lsp.DidOpenTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def did_change(params: lsp.DidChangeTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: lsp.DidSaveTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def did_close(params: lsp.DidCloseTextDocumentParams) -> None:
-        server.closed(params.text_document.uri)
+        server.document_closed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     def hover(params: lsp.HoverParams) -> lsp.Hover | None:
@@ -177,7 +177,7 @@ def make_server(language: str | None) -> Server:
             if cursor is not None and cursor.quoted:
                 path = (*cursor.path, word_at(text, cursor)) if cursor.is_key else cursor.path
                 parts.append(key_documentation(path, server.release, server.language))
-        names = dict.fromkeys(one.finding.hazard for one in server.at(uri, place))
+        names = dict.fromkeys(one.finding.hazard for one in server.findings_at(uri, place))
         parts += [hazard_markdown(find_hazard(name), server.language) for name in names]
         said = "\n\n---\n\n".join(part for part in parts if part)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said)) if said else None
@@ -214,7 +214,7 @@ def make_server(language: str | None) -> Server:
     )
     def code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         actions = []
-        for shown in server.at(params.text_document.uri, params.range):
+        for shown in server.findings_at(params.text_document.uri, params.range):
             for fix in shown.finding.fixes:
                 action = to_code_action(shown, fix, server.workspace, server.language)
                 if action is not None:

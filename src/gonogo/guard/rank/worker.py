@@ -240,9 +240,9 @@ class Guard(RankState):
     def check_loss(self, loss: Any) -> None:
         """Notice a NaN or Inf loss: at once on the CPU; on a GPU when its asynchronous copy has arrived."""
         if self.search is not None:
-            self.search.loss(loss)
+            self.search.check_loss(loss)
 
-        if self._loss is None or self._loss.due():
+        if self._loss is None or self._loss.is_due():
             self._look_for_loss()  # the previous loss, whose copy has arrived by now
             self._loss = PendingLoss(loss, self.step)
 
@@ -298,7 +298,7 @@ class Guard(RankState):
 
     @harmless("the loss")
     def _look_for_loss(self) -> None:
-        value = self._loss.not_finite() if self._loss is not None else None
+        value = self._loss.nonfinite_value() if self._loss is not None else None
         if value is not None and not self._warned_of_loss and self.writer is not None:
             self._warned_of_loss = True
             self.writer.put(WarningRecord(time.time(), "nonfinite-loss", self._loss.step, value=value))

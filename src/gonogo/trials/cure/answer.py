@@ -92,9 +92,9 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
     """Each step with its diff against the result of the steps before it."""
     told = []
     for number, step in enumerate(steps):
-        copy.lay([one.edits for one in steps[:number]])
+        copy.reset_and_apply([one.edits for one in steps[:number]])
         before = _read_edited_files(step.edits, copy)
-        copy.lay([one.edits for one in steps[: number + 1]])
+        copy.reset_and_apply([one.edits for one in steps[: number + 1]])
         after = _read_edited_files(step.edits, copy)
         changed = {path: (before[path], after[path]) for path in before}
         told.append(
@@ -103,7 +103,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
                 title=step.title,
                 why=_with_user_paths_in_text(step.finding.cause, copy),
                 safe=step.safe,
-                files=tuple(sorted({copy.shown_path(edit.path) for edit in step.edits})),
+                files=tuple(sorted({copy.original_path_text(edit.path) for edit in step.edits})),
                 diff=make_patch(changed, copy.patch_folder()),
                 pins=step.pins,
             )
@@ -113,7 +113,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
 
 def _read_edited_files(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
     places = {copy.original_path(edit.path) for edit in edits}
-    return {place: copy.of(place).read_bytes() for place in places if place is not None}
+    return {place: copy.path_in_copy(place).read_bytes() for place in places if place is not None}
 
 
 def _pinned_releases(copy: WorkingCopy) -> list[str]:
@@ -121,7 +121,7 @@ def _pinned_releases(copy: WorkingCopy) -> list[str]:
     from gonogo.evidence.files import FileKind, kind_of
 
     pins = []
-    for path, (before, after) in copy.changed().items():
+    for path, (before, after) in copy.changed_files().items():
         if kind_of(path) is FileKind.ENVIRONMENT and path.suffix == ".txt":
             old = set(before.decode("utf-8", "replace").splitlines())
             new = after.decode("utf-8", "replace").splitlines()
@@ -158,12 +158,12 @@ def _has_optimizer_step(record: RehearsalRecord | None) -> bool:
 
 def _with_user_paths(finding: Finding, copy: WorkingCopy) -> Finding:
     """A finding with the user's own paths; its fixes are left out, because their edits are for the copy."""
-    spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
+    spans = tuple(replace(span, path=copy.original_path_text(span.path)) for span in finding.spans)
     return replace(finding, spans=spans, cause=_with_user_paths_in_text(finding.cause, copy), fixes=())
 
 
 def _with_user_paths_in_text(text: Text, copy: WorkingCopy) -> Text:
-    return Text(copy.shown(text.en), copy.shown(text.zh))
+    return Text(copy.with_original_paths(text.en), copy.with_original_paths(text.zh))
 
 
 def with_step_time(report: Report, record: RehearsalRecord) -> Report:

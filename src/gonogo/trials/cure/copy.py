@@ -117,7 +117,9 @@ class WorkingCopy:
         try:
             yield
         except UserError as error:
-            raise UserError(Text(self.with_original_paths(error.text.en), self.shown(error.text.zh))) from error
+            raise UserError(
+                Text(self.with_original_paths(error.text.en), self.with_original_paths(error.text.zh))
+            ) from error
         finally:
             os.chdir(before)
 

@@ -96,15 +96,15 @@ def prove_proposals(
     """
     copy = WorkingCopy(scratch, Path.cwd(), request.rehearsal.command)
     search = CureSearch(request, TrialRunner(copy, request.rehearsal, rehearse, on_progress))
-    before = search.before()
+    before = search.rehearse_baseline()
     if before.cured:
         return Proof(False, _GO_WITHOUT_CHANGE)
     try:
-        with copy.entered():
+        with copy.as_working_directory():
             candidate = candidate_from_proposals(proposals, before.now)
-        if not copy.may_change(candidate.edits):
+        if not copy.contains_edited_files(candidate.edits):
             raise ProposalRejected(_OUTSIDE)
-        outcome = search.judged(before, candidate)
+        outcome = search.judge_candidate(before, candidate)
     except ProposalRejected as error:
         return Proof(False, error.why)
     except ValueError:  # conflicting edits

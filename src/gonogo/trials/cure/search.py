@@ -129,7 +129,7 @@ class CureSearch:
         for path in trial.checked.gathered.files.sources:
             original = self._copy.original_path(path)
             if original is not None:
-                self._copy.own(original)
+                self._copy.replace_symlink(original)
         return trial
 
     @property
@@ -149,11 +149,11 @@ class CureSearch:
     def _apply_next_candidate(self, state: SearchState) -> bool:
         """Try candidates until one is kept; False if none is left, or the time is up."""
         for finding in state.now.blocking_findings:
-            with self._copy.entered():
+            with self._copy.as_working_directory():
                 to_try = list(candidates(finding, state.now, upstream=self._request.upstream))
             for number, candidate in enumerate(to_try):
                 key = (candidate.key, tuple(step.key for step in state.steps))
-                if key in self._tried or not self._copy.may_change(candidate.edits):
+                if key in self._tried or not self._copy.contains_edited_files(candidate.edits):
                     continue
                 if self._is_budget_used_up:
                     return False
@@ -175,7 +175,7 @@ class CureSearch:
             (one for one in remaining if one.size == accepted_candidate.size and one.kind != accepted_candidate.kind),
             None,
         )
-        if equal is None or self._is_budget_used_up or not self._copy.may_change(equal.edits):
+        if equal is None or self._is_budget_used_up or not self._copy.contains_edited_files(equal.edits):
             return
         outcome = self._try_candidate(state, equal)
         if isinstance(outcome, Trial) and outcome.verdict is Verdict.GO:
@@ -239,7 +239,7 @@ class CureSearch:
 
     def _apply_steps(self, steps: Iterable[Candidate]) -> None:
         steps = list(steps)
-        self._copy.lay([step.edits for step in steps])
+        self._copy.reset_and_apply([step.edits for step in steps])
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 

@@ -173,7 +173,7 @@ def _build_choice(
     beside = engine.colocated_engine_memory(request, facts, strategy)
     left = headroom(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
-        band=UNCERTAINTY_BY_SOURCE[source], unsure=beside.unsure if beside is not None else 0.0,
+        band=UNCERTAINTY_BY_SOURCE[source], unsure=beside.uncertain_bytes if beside is not None else 0.0,
         engine=engine.start_margin(request, facts, strategy, trainer_bytes),
     )  # fmt: skip
     return Choice(

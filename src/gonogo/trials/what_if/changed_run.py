@@ -111,7 +111,7 @@ class ChangedRun:
             activity = _ACTIVITY_OF_VARIANT.format(settings=format_settings(self.settings), activity=status.activity)
             on_progress(replace(status, activity=activity))
 
-        with self._copy.entered():
+        with self._copy.as_working_directory():
             record, report = rehearse(self._request, report_progress if on_progress is not None else None)
             report = _with_times(report, record) if record is not None else report
         report = _with_user_paths(report, self._copy)
@@ -163,12 +163,12 @@ def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:
 
 def _run_in_copy(copy: WorkingCopy) -> Run | None:
     """The run that the copy's command launches; replaces the symlinks to its files by real copies."""
-    with copy.entered():
+    with copy.as_working_directory():
         checked = check([], copy.words, settings=settings_of(copy.folder))
     for path in checked.gathered.files.sources:
         original = copy.original_path(path)
         if original is not None:
-            copy.own(original)
+            copy.replace_symlink(original)
     return next((run for run in checked.gathered.runs if run.launch is not None), None)
 
 
@@ -177,7 +177,7 @@ def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
     if environment is None:
         return None
     original = copy.original_folder / environment
-    return copy.of(original) if copy.of(original).exists() else environment
+    return copy.path_in_copy(original) if copy.path_in_copy(original).exists() else environment
 
 
 def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
@@ -185,7 +185,7 @@ def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
 
     def with_user_paths(value: Any) -> Any:
         if isinstance(value, str):
-            plain = copy.shown(value)
+            plain = copy.with_original_paths(value)
             return plain if plain != value else value
         if isinstance(value, msgspec.Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}

@@ -88,13 +88,13 @@ def _visible_devices_export(choice: Choice, request: PlanRequest) -> tuple[str, 
     """Restrict the trainer to its GPUs if a server uses the others of the node."""
     if not _has_server_on_same_node(choice, request):
         return ()
-    left = request.without(choice.strategy.rollout.gpus).machine.count
+    left = request.without_server_gpus(choice.strategy.rollout.gpus).machine.count
     return (f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in range(left))}",)
 
 
 def _deepspeed_launch_words(choice: Choice, request: PlanRequest) -> list[str]:
     """DeepSpeed's launcher rejects CUDA_VISIBLE_DEVICES with a GPU count, so it gets the GPUs by ``--include``."""
-    left = request.without(choice.strategy.rollout.gpus)
+    left = request.without_server_gpus(choice.strategy.rollout.gpus)
     if not _has_server_on_same_node(choice, request):
         return deepspeed_launcher(left)
     return ["deepspeed", "--include", f"localhost:{','.join(str(number) for number in range(left.machine.count))}"]
@@ -109,7 +109,7 @@ def _server_address_options(choice: Choice, request: PlanRequest) -> list[str]:
 def _server_script(choice: Choice, request: PlanRequest) -> str:
     """Run TRL's own command, which starts vLLM with weight synchronisation."""
     rollout, machine = choice.strategy.rollout, request.machine
-    left = request.without(rollout.gpus).machine.count
+    left = request.without_server_gpus(rollout.gpus).machine.count
     mine = range(machine.count) if machine.nodes > 1 else range(left, machine.count)
     words = [
         "--model", "$MODEL", "--tensor_parallel_size", str(rollout.tp),
@@ -117,7 +117,7 @@ def _server_script(choice: Choice, request: PlanRequest) -> str:
         "--max_model_len", str(request.seq_len),
     ]  # fmt: skip
     devices = f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in mine)}"
-    one = request.without(machine.count * (machine.nodes - 1))
+    one = request.without_server_gpus(machine.count * (machine.nodes - 1))
     return launch_script(None, one, ["trl", "vllm-serve"], words, (devices,), data_comment="")
 
 

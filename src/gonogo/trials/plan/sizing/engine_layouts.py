@@ -35,7 +35,7 @@ def _server_gpu_counts(request: PlanRequest) -> Iterator[int]:
     machine = request.machine
     counts = [machine.count] if machine.nodes > 1 else [1 << power for power in range(8) if 2 << power <= machine.count]
     for gpus in counts:
-        left = request.without(gpus)
+        left = request.without_server_gpus(gpus)
         if global_batch(left) % left.world_size == 0:
             yield gpus
 
