@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gonogo.guard.tensors.modules import Names
-from gonogo.guard.tensors.operands import operands_of
+from gonogo.guard.tensors.operands import failure_operands
 
 
 class Inner(nn.Module):
@@ -63,7 +63,7 @@ def failure(model: Inner, what: str) -> TracebackType | None:
 )
 def test_operands(what: str, expected: dict[str, str | None]) -> None:
     model = Inner()
-    found = operands_of(failure(model, what), Names(model))
+    found = failure_operands(failure(model, what), Names(model))
     assert {one.name: one.parameter for one in found} == expected
 
 

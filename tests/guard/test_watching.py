@@ -17,7 +17,7 @@ from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.memory import Trend
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.rank.joining import ABSENT, _decide_together_or_alone, differences
+from gonogo.guard.rank.joining import ABSENT, _decide_together_or_alone, find_differences
 from gonogo.guard.rank.worker import Guard, StallNotice, StallWatch
 
 
@@ -80,7 +80,7 @@ def test_what_ranks_differ_in() -> None:
         for rank in range(4)
     }
     stated[3].facts["NCCL_ALGO"] = "Ring"
-    absent, config_differs = differences(stated)
+    absent, config_differs = find_differences(stated)
     assert (absent.fact, absent.values) == ("NCCL_ALGO", {ABSENT: (0, 1, 2), "Ring": (3,)})
     assert (config_differs.fact, config_differs.values) == ("config", {"False": (0, 1, 3), "True": (2,)})
     assert config_differs.details == {"stage": {"3": (0, 1, 3), "2": (2,)}}

@@ -26,7 +26,7 @@ from gonogo.finding.rehearsal import (
     downsample_timeline,
 )
 from gonogo.finding.trials import cured
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
 from gonogo.report import render
@@ -210,7 +210,7 @@ def guarded_report() -> Report:
             for last in range(10, 2010, 10)
         ]  # fmt: skip
         rank.stalls = [msgspec.structs.replace(one, step=1205) for one in rank.stalls] if rank.rank == 2 else []
-    return report_of(run, "/home/user/finetune")
+    return guarded_run_report(run, "/home/user/finetune")
 
 
 def died_report(folder: Path) -> Report:

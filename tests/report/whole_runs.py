@@ -26,7 +26,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
 from gonogo.finding.call import Invocation
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
@@ -70,7 +70,7 @@ def _diagnosed() -> Report:
 
 def _guarded() -> Report:
     path = TESTS / "hazards" / "rank-late-at-collective" / "bad_data_loader.guard.json"
-    return report_of(msgspec.json.decode(path.read_bytes(), type=GuardedRun), "/home/user/finetune")
+    return guarded_run_report(msgspec.json.decode(path.read_bytes(), type=GuardedRun), "/home/user/finetune")
 
 
 def _bisected() -> Report:

@@ -107,9 +107,9 @@ def report_of_folder(folder: Path) -> Report:
 
     Raises OSError if the folder can't be read.
     """
-    from gonogo.guard.report import report_of
+    from gonogo.guard.report import guarded_run_report
 
-    return report_of(read_run(folder), files=load(folder / _FILES_REPORT_NAME))
+    return guarded_run_report(read_run(folder), files=load(folder / _FILES_REPORT_NAME))
 
 
 def write_report_files(report: Report, folder: Path, language: str) -> None:

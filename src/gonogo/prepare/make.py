@@ -68,7 +68,7 @@ def generate_files(
         elif one.layout is not None and one.path is not None:
             _generate_arrays(one, max(options.rows_of.get(one.key, 0), one.rows), files, paths)
         else:
-            columns = columns_of(one)
+            columns = data_set_columns(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
             maker = RowGenerator(columns, tokens, names)
             many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MAX_ROWS))
@@ -110,7 +110,7 @@ def _has_known_shape(required_input: RequiredInput) -> bool:
     return required_input.path is None and published_dataset(required_input.name) is not None
 
 
-def columns_of(required_input: RequiredInput) -> dict[str, str]:
+def data_set_columns(required_input: RequiredInput) -> dict[str, str]:
     """The columns of a dataset, each with its kind."""
     known = published_dataset(required_input.name) if required_input.path is None else None
     if known is not None:

@@ -460,14 +460,14 @@ def _missing_inputs(
         named = NamedInput(
             "data", missing_input.name, "", "dataset_name", True, missing_input.subset, missing_input.split
         )
-        yield list_data_set(runs[0], named, folder, _columns_of(runs), options)
+        yield list_data_set(runs[0], named, folder, _columns_read_by_runs(runs), options)
 
 
 def _missing_path(
     path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
 ) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
-    return list_data_set(runs[0], NamedInput("data", path, ""), folder, columns or _columns_of(runs), options)
+    return list_data_set(runs[0], NamedInput("data", path, ""), folder, columns or _columns_read_by_runs(runs), options)
 
 
 def _infer_input_at_failure(
@@ -482,7 +482,7 @@ def _infer_input_at_failure(
     return numbers or _missing_path(path, runs, folder, options, columns_requested_at_failure(failure))
 
 
-def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
+def _columns_read_by_runs(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for run in runs for name in columns_read_in(run.scripts)))
 
 

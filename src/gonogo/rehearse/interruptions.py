@@ -88,7 +88,7 @@ def _path_in_tree(tree: Path, path: str) -> str:
     return f"{tree}{path}"
 
 
-def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collection[str] = ()) -> list[SaveMoment]:
+def save_moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collection[str] = ()) -> list[SaveMoment]:
     """The moments after each file up to the last but one, and during files with state.
 
     They begin with the first file in a folder that gets state, or where state of the ``earlier`` save is removed.
@@ -212,8 +212,8 @@ class _KilledSave:
     """The tree with which the life began, if another one saved before."""
 
     def moments(self) -> list[SaveMoment]:
-        """All moments."""
-        return moments(self.events, _files_with_state(self.saved), self.earlier)
+        """All moments of this save at which a kill is simulated."""
+        return save_moments(self.events, _files_with_state(self.saved), self.earlier)
 
     def resume_from_each_moment(
         self,
@@ -248,7 +248,7 @@ def rehearse_interruptions(
     whole = life_report(second)
     events = write_events(first, tree)
     if whole is None or not whole.trains_on:
-        second.moments_not_tried = len(moments(events, _files_with_state(first)))
+        second.moments_not_tried = len(save_moments(events, _files_with_state(first)))
         return
     save = _KilledSave(first, whole, tree, events)
     second.interruptions = list(

@@ -169,7 +169,7 @@ def _resolve_launch(words: list[str], situation: CommandContext) -> ResolvedLaun
     found = find_launcher(words)
     assert found is not None
     launcher, _ = found
-    interpreter = _interpreter(words[0], situation)
+    interpreter = _find_interpreter(words[0], situation)
     with situation.world() as world:
         started = capture_launch(
             launcher,
@@ -198,7 +198,7 @@ def _resolve_launch(words: list[str], situation: CommandContext) -> ResolvedLaun
 def _resolve_python(words: list[str], situation: CommandContext) -> ResolvedLaunch:
     command = python_command(words[1:])
     if command.kind == "script" or command.kind == "module":
-        interpreter = _interpreter(words[0], situation)
+        interpreter = _find_interpreter(words[0], situation)
         return _resolve_without_launcher(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         translated("`{command}` has no program file: put the code into a file, for example: python train.py").format(
@@ -288,7 +288,7 @@ def _check_module(name: str, situation: CommandContext) -> None:
         )
 
 
-def _interpreter(program: str, situation: CommandContext) -> _Interpreter:
+def _find_interpreter(program: str, situation: CommandContext) -> _Interpreter:
     """The Python to run: the one in the command's path if gonogo is installed there, otherwise our own."""
     if os.sep not in program:
         return _Interpreter(situation.python)

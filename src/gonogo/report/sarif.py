@@ -48,7 +48,7 @@ def _sarif_run(report: Report, language: str) -> dict[str, Any]:
                 "version": __version__,
                 "semanticVersion": __version__,
                 "language": _LANGUAGE.get(language, "en-US"),
-                "rules": [_rule(finding, language) for finding in first],
+                "rules": [_sarif_rule(finding, language) for finding in first],
                 "notifications": [
                     {"id": name} for name in ("note", "skipped", *(["similar"] if report.similar else []))
                 ],
@@ -77,7 +77,7 @@ def _rule_id(finding: Finding) -> str:
     return clean_line(finding.hazard)
 
 
-def _rule(finding: Finding, language: str) -> dict[str, Any]:
+def _sarif_rule(finding: Finding, language: str) -> dict[str, Any]:
     """The hazard as a rule. A rule applies to all its findings, so causes with concrete values are left out."""
     title = clean_line(finding.title.in_language(language))
     page = f"gonogo explain {_rule_id(finding)}"

@@ -83,7 +83,7 @@ def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "No
 
 def _enter_namespaces(spec: "InitMessage", notes: list[str], control: _socket.socket) -> None:
     """Become process 1 of new namespaces of every kind; the original process only waits for it."""
-    own = network.addresses()
+    own = network.machine_addresses()
     if spec["in_user_namespace"]:  # an existing user namespace, in which this process has all capabilities
         kernel.call("unshare", _NAMESPACE_FLAGS & ~kernel.CLONE_NEWUSER)
     else:
@@ -105,7 +105,7 @@ def _enter_namespaces(spec: "InitMessage", notes: list[str], control: _socket.so
     for path in spec["readable"]:
         files.bind_folder(path, is_read_only=True)
     files.pivot_root()
-    network.bring_up(own)
+    network.bring_up_interfaces(own)
 
 
 def _unshare() -> None:

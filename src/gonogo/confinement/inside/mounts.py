@@ -75,7 +75,7 @@ class FileTree:
         for name in ("/file", "/folder/file"):
             os.close(os.open(lower + name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
         try:
-            _overlay(seen, [lower], upper, trial + "/work")
+            _mount_overlayfs(seen, [lower], upper, trial + "/work")
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
                 raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error.strerror}") from None
@@ -164,7 +164,7 @@ class FileTree:
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
         try:
-            _overlay(target, [path], upper, work)
+            _mount_overlayfs(target, [path], upper, work)
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES):  # no overlay is permitted at all
                 raise
@@ -191,7 +191,7 @@ class FileTree:
         """
         try:
             try:
-                _overlay(target, [source, self._empty])
+                _mount_overlayfs(target, [source, self._empty])
             except OSError:
                 kernel.bind_mount(source, target)
                 kernel.make_read_only(target)
@@ -278,7 +278,7 @@ def _mount_points() -> dict[str, str]:
     return found
 
 
-def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
+def _mount_overlayfs(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
     """Mount an overlay. Folders are given as ``/proc/self/fd`` paths, which need no escaping and are short."""
     open_folders: list[int] = []
 

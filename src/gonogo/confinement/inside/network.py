@@ -13,7 +13,7 @@ _REQUEST, _ACK, _CREATE, _DUMP = 1, 4, 0x400, 0x300
 _IFF_UP = 1
 
 
-def addresses() -> list[tuple[str, int, bytes]]:
+def machine_addresses() -> list[tuple[str, int, bytes]]:
     """This machine's addresses as (interface, family, address), without loopback."""
     try:
         with _Netlink() as netlink:
@@ -38,7 +38,7 @@ def addresses() -> list[tuple[str, int, bytes]]:
     return found
 
 
-def bring_up(own: list[tuple[str, int, bytes]]) -> None:
+def bring_up_interfaces(own: list[tuple[str, int, bytes]]) -> None:
     """Bring up loopback and the machine's ``own`` addresses, as far as the kernel supports it."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:

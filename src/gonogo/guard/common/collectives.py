@@ -233,7 +233,7 @@ def _to_called_collective(entry: _RecordedCall, now: float, groups: dict[str, tu
         shapes=entry.shapes,
         dtype=str(entry.dtype).removeprefix("torch.") if entry.dtype is not None else "",
         peer=entry.peer,
-        frames=_frames(entry.stack),
+        frames=_frames_outside_torch(entry.stack),
         phase=entry.phase,
         step=entry.step,
         ago=round(now - entry.time, 3),
@@ -241,7 +241,7 @@ def _to_called_collective(entry: _RecordedCall, now: float, groups: dict[str, tu
     )
 
 
-def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
+def _frames_outside_torch(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
     """The innermost frames outside torch, outermost first."""
     found: list[Frame] = []
     for code, instruction in stack:
@@ -260,7 +260,7 @@ def _line_of_instruction(code: CodeType, instruction: int) -> int:
     return next((line or 0 for start, end, line in code.co_lines() if start <= instruction < end), 0)
 
 
-def queues() -> tuple[Queue, ...]:
+def process_group_queues() -> tuple[Queue, ...]:
     """The progress of each process group by its own sequence numbers, including collectives called from C++."""
     module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:

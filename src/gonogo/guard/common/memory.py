@@ -27,7 +27,7 @@ def sample_memory(local_rank: int) -> Memory:
         state = torch.cuda.memory_stats_as_nested_dict()
         allocated = state["allocated_bytes"]["all"]["current"]
         reserved = state["reserved_bytes"]["all"]["current"]
-    gpu = nvml.memory_of(local_rank)
+    gpu = nvml.gpu_memory(local_rank)
     return Memory(
         time.time(), resident_bytes(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
     )

@@ -61,16 +61,16 @@ def driver_version() -> str:
     return _query_string("nvmlSystemGetDriverVersion") if _load_nvml() is not None else ""
 
 
-def gpu_of(local_rank: int) -> GpuRecord | None:
+def find_gpu(local_rank: int) -> GpuRecord | None:
     """The GPU on which a rank computes, or None if there is no NVIDIA GPU."""
-    handle, memory = _device_handle(local_rank), memory_of(local_rank)
+    handle, memory = _device_handle(local_rank), gpu_memory(local_rank)
     if handle is None or memory is None:
         return None
     name, uuid = _query_string("nvmlDeviceGetName", handle), _query_string("nvmlDeviceGetUUID", handle)
     return GpuRecord(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
 
 
-def memory_of(local_rank: int) -> GpuMemory | None:
+def gpu_memory(local_rank: int) -> GpuMemory | None:
     """The memory of a rank's GPU, or None."""
     handle = _device_handle(local_rank)
     if handle is None:

@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import Operand
 from gonogo.finding import translated
 from gonogo.guard.common.frames import GONOGO, frames_of_stack, frames_of_traceback
 from gonogo.guard.tensors.modules import Names, modules_running, names_of
-from gonogo.guard.tensors.operands import operands_of, zero_state
+from gonogo.guard.tensors.operands import failure_operands, zero_state
 
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
@@ -102,7 +102,7 @@ def failure_context(error: BaseException, model: Any, names: Names | None = None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
     names = names or names_of(model, frames)
-    operands = operands_of(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
+    operands = failure_operands(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
     module = running[-1] if running else None
     return FailureContext(
         names.module_path(module) if module is not None else None,

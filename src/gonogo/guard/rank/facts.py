@@ -31,7 +31,7 @@ _MAX_SETTINGS = 400
 
 def make_start_record(rank: int, local_rank: int) -> StartRecord:
     """The record of a rank's identity and hardware; touches neither torch nor CUDA."""
-    gpu = nvml.gpu_of(local_rank)
+    gpu = nvml.find_gpu(local_rank)
     return StartRecord(
         time=time.time(),
         rank=rank,
@@ -41,7 +41,7 @@ def make_start_record(rank: int, local_rank: int) -> StartRecord:
         pid=os.getpid(),
         argv=tuple(sys.orig_argv),
         python=platform.python_version(),
-        versions=versions(),
+        versions=package_versions(),
         driver=gpu.driver if gpu else "",
         gpu=gpu,
         nccl_environment=communication_environment(),
@@ -50,7 +50,7 @@ def make_start_record(rank: int, local_rank: int) -> StartRecord:
     )
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Version by package: ``__version__`` of the imported module, else that of the installed package."""
     found = {}
     for name in PACKAGES:
@@ -77,7 +77,7 @@ def make_join_record(model: Any, engine: Any, data: dict[str, str]) -> JoinRecor
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
     ready = distributed.is_available() and distributed.is_initialized()
-    facts = {f"version of {name}": found_version for name, found_version in versions().items()}
+    facts = {f"version of {name}": found_version for name, found_version in package_versions().items()}
     facts["version of python"] = platform.python_version()
     if torch.version.cuda:
         facts["cuda"] = torch.version.cuda

@@ -33,7 +33,7 @@ _decoder = msgspec.json.Decoder(JoinRecord)
 
 
 @harmless("the comparison of ranks")
-def join(state: RankState, point: str) -> None:
+def compare_with_other_ranks(state: RankState, point: str) -> None:
     """Report this rank's facts, record where its tensors are, and compare with the others."""
     assert state.writer is not None
     engine, model = state.engine, state.model
@@ -44,7 +44,7 @@ def join(state: RankState, point: str) -> None:
         state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
         # A rank that could not collect its own facts still joins, so that the others do not wait for it.
-        compared = meet(stated or JoinRecord(time.time()), point, state.options.join_seconds)
+        compared = meet_ranks(stated or JoinRecord(time.time()), point, state.options.join_seconds)
     if compared is not None:
         state.writer.put(compared)
     state.writer.flush()
@@ -54,7 +54,7 @@ def join(state: RankState, point: str) -> None:
         look_for_nonfinite(state, model)
 
 
-def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> Compared | None:
+def meet_ranks(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> Compared | None:
     """Meet the other ranks at one point of the program; return the comparison, in the one rank that is to write it.
 
     ``patience``: how long to wait for them, in seconds. None in all other ranks, and if there is only one rank.
@@ -75,7 +75,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
     known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _arrived_ranks(store, world_size)}
     missing = tuple(other for other in range(world_size) if other not in known)
     waited = round(time.monotonic() - began, 3)
-    return Compared(time.time(), differences(known), missing, waited, checked, world_size)
+    return Compared(time.time(), find_differences(known), missing, waited, checked, world_size)
 
 
 def cloned_store(distributed: Any, point: str) -> Any:
@@ -128,7 +128,7 @@ def _is_all_reduce_correct(distributed: Any, rank: int, world_size: int) -> bool
     return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)
 
 
-def differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
+def find_differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
     """The facts that differ between ranks, sorted by name."""
     found = []
     for fact in sorted({fact for joined in facts_by_rank.values() for fact in joined.facts}):

@@ -18,7 +18,7 @@ import msgspec
 from gonogo.evidence.guarded.files import dump_path
 from gonogo.evidence.guarded.records import End, Fault, Phase, StallEndRecord, StallRecord, WarningRecord
 from gonogo.guard.common import faults, memory
-from gonogo.guard.common.collectives import queues
+from gonogo.guard.common.collectives import process_group_queues
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.frames import all_threads, main_frame
 from gonogo.guard.common.state import RankState
@@ -218,11 +218,11 @@ class Guard(RankState):
         if self.joined or self.writer is None:
             return
         self.joined = True
-        from gonogo.guard.rank.joining import join
+        from gonogo.guard.rank.joining import compare_with_other_ranks
 
         self.enter("init")
         self.trackers.find_new_trackers()
-        join(self, point)
+        compare_with_other_ranks(self, point)
         self.progress = time.monotonic()
         self.steps.begin(self.progress)
 
@@ -328,7 +328,7 @@ class Guard(RankState):
                 threads=all_threads(),
                 collectives=self.ring.collectives(),
                 counts=dict(self.ring.counts),
-                queues=queues(),
+                queues=process_group_queues(),
                 module=module_of_stack(self.model, main_frame()),
                 again=told.again,
             )

@@ -158,7 +158,7 @@ def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES
     request = urllib.request.Request(
         bare, headers={"User-Agent": "gonogo", "Accept": accept, "Accept-Encoding": "identity"}
     )
-    if credentials := _credentials_in_url(url) or (_credentials(host) if is_index_url else None):
+    if credentials := _credentials_in_url(url) or (_find_credentials(host) if is_index_url else None):
         word = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_ssl_context(host)))
@@ -184,7 +184,7 @@ def _credentials_in_url(url: str) -> tuple[str, str] | None:
     return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
 
 
-def _credentials(host: str) -> tuple[str, str] | None:
+def _find_credentials(host: str) -> tuple[str, str] | None:
     """The user's credentials for a host: those in the URL of an index on that host, else those in netrc."""
     values = [value for name, value in os.environ.items() if _INDEX_VARIABLE_PATTERN.fullmatch(name)]
     values += [pip_settings().get(name, "") for name in ("index-url", "extra-index-url")]

@@ -44,7 +44,7 @@ class Mesh(NamedTuple):
         return tensor + self.tensor * (context + self.context * outer)
 
     def roles(self) -> set[int]:
-        """One rank of each: first, second and last stage; peers in the tensor, context and expert groups."""
+        """One rank of each role: first, second and last stage; peers in the tensor, context and expert groups."""
         ranks = {self.rank(stage=stage) for stage in {0, min(1, self.pipeline - 1), self.pipeline - 1}}
         if self.tensor > 1:
             ranks.add(self.rank(tensor=1))

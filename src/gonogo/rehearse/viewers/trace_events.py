@@ -38,7 +38,7 @@ def _write_traces(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrac
     pieces: list[str] = []
     first = True
     for trace in traces.values():
-        for event in _events(trace):
+        for event in _json_events(trace):
             pieces.append(event)
             if len(pieces) >= _EVENTS_PER_CHUNK:
                 file.write((("" if first else ",\n") + ",\n".join(pieces)).encode())
@@ -47,7 +47,7 @@ def _write_traces(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrac
     file.write(b"]}\n")
 
 
-def _events(trace: RankTrace) -> Iterator[str]:
+def _json_events(trace: RankTrace) -> Iterator[str]:
     """Each event as JSON."""
     process = trace.rank
     yield _metadata_event(process, _FIRST_THREAD, "process_name", {"name": f"rank {process}"})

@@ -88,7 +88,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     given = 0
     for change in changes:
         if given < _MAX_CANDIDATES and _may_fit(change, device, rank, batch, record.world_size):
-            edits = _edits(run, change, batch)
+            edits = _edits_for_settings(run, change, batch)
             if edits:
                 given += 1
                 yield Candidate(finding, _change_title(change, batch), tuple(edits), size=change.size, kind=change.kind)
@@ -136,7 +136,7 @@ def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, bat
     return sum(held.values()) <= device.total_bytes - device.allowance_bytes
 
 
-def _edits(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
+def _edits_for_settings(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
     """The edits for all settings; None if one of them is set nowhere that can be edited."""
     parts: list[list[Edit] | None] = []
     if change.micro_batch is not None and batch is not None:
