@@ -85,7 +85,7 @@ def gap(remedy: GapRemedy | None) -> Skipped:
         (
             rehearse_again(purpose=Purpose.AFTER_FILES, subject="data/rows.jsonl"),
             f"{REHEARSE} {OWN} {LAUNCH}",
-            "once data/rows.jsonl is there, or a few rows of it",
+            "run this once data/rows.jsonl is there, or a few rows of it",
         ),
         (prepare_launch(), f"gonogo prepare {LAUNCH}", "generates what is missing here"),
         (
@@ -285,7 +285,7 @@ def test_a_file_that_a_script_writes_is_written_first(tmp_path: Path) -> None:
     reason = Reason(Text("it is not here", "不在"), prepare_launch())
     found = reason_with_producer(reason, "out/tokens.npy", tmp_path)
     assert found.remedy == rehearse_again(purpose=Purpose.AFTER_STEP, subject="tokenize_rows.py:4")
-    assert next_of_rank(found).what.en == "after the step that writes it: tokenize_rows.py:4"
+    assert next_of_rank(found).what.en == "run this after the step that writes it: tokenize_rows.py:4"
     assert reason_with_producer(reason, "out/others.npy", tmp_path) == reason
 
 
@@ -381,7 +381,7 @@ def test_a_comparison_says_what_the_later_report_suggests(
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
     assert step.command == f"{REHEARSE} {OWN} {LAUNCH}"
-    assert step.what.en == "once rows.jsonl is there, or a few rows of it"
+    assert step.what.en == "run this once rows.jsonl is there, or a few rows of it"
     assert (step.what.zh == "先放好 rows.jsonl，或其中几行") is in_chinese
 
 

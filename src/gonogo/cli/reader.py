@@ -22,8 +22,11 @@ from gonogo.finding import Report, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.second_opinion.model_reading import ModelReading
 
-_UNUSABLE_ANSWER = translated("its answer can't be understood: {why}")
-_ANSWER_PROBLEMS = {"no JSON object": translated("it has no JSON object"), "no cause": translated("it names no cause")}
+_UNUSABLE_ANSWER = translated("the model's answer can't be understood: {why}")
+_ANSWER_PROBLEMS = {
+    "no JSON object": translated("it contains no JSON object"),
+    "no cause": translated("it names no cause"),
+}
 
 if TYPE_CHECKING:
     from gonogo.diagnose.reader.client import ModelServer
@@ -149,7 +152,7 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
             return prove_proposals(proposals, CureRequest(rehearsal), scratch, rehearse_uninterrupted, on_progress)
     except UserError as error:
-        return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
+        return Proof(False, translated("the proposed change could not be rehearsed: {why}").format(why=error.text))
 
 
 def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -> Report:

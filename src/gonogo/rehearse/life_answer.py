@@ -187,5 +187,5 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         if counter.status == "unknown":
             yield Skipped(
                 translated("the value of {name} after the resume").format(name=counter.name),
-                translated("its value is not known both before and after the resume"),
+                translated("its value before or after the resume is not known"),
             )

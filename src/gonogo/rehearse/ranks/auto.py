@@ -25,7 +25,7 @@ _PARALLEL_SIZE_WORDS = frozenset({"size", "degree", "parallelism"})
 _RANK_DEPENDENT_CODE = translated("the code at {place} depends on the rank")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
-_NON_TEXT_DATA = translated("its data is not only text ({place})")
+_NON_TEXT_DATA = translated("its data contains more than text ({place})")
 _DEVICE_MESH = translated("the device mesh at {place} divides the model among ranks")
 _ROLES_NOTE = translated(
     "ranks {ranks} were rehearsed together, one for each role, since {why} (--ranks 0: only rank 0)"

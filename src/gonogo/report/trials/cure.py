@@ -32,7 +32,7 @@ _COLUMNS = (
     translated("host memory per node"),
     translated("step", "duration"),
 )
-_BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("or: {title}")
+_BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("alternative: {title}")
 _ROOFLINE = translated("GPU memory: reserved / usable; step time: roofline estimate, for comparison only")
 _REJECTED_TITLE = translated("Tried and rejected")
 _TRIED_COLUMNS = (translated("against"), translated("change", "edit"), translated("outcome"))

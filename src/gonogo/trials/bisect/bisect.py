@@ -102,7 +102,7 @@ def _bisect_releases(
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
             translated(
-                "it is the other way around: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
+                "--good and --bad are the wrong way around: {package} {bad} is GO and {good} is NO-GO; swap them"
             ).format(package=result.package, good=result.good, bad=result.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):

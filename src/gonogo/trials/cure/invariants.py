@@ -73,5 +73,5 @@ def _explain_reduced_work(before: Trial, after: Trial) -> Text | None:
         )
     lost = [phase for phase in (*was.expected_phases, *was.phases) if phase not in (*now.expected_phases, *now.phases)]
     if lost and now.outcome == "completed":
-        return translated("it would no longer reach: {phase}").format(phase=", ".join(set(lost)))
+        return translated("the run would no longer reach: {phase}").format(phase=", ".join(set(lost)))
     return None

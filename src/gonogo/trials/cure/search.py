@@ -243,8 +243,8 @@ class CureSearch:
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 
-_CAUSES_OTHER_ERROR = translated("it causes another error: {what}")
-_CHANGES_TRAINING = translated("it affects training results (--allow-training-changes): {what}")
+_CAUSES_OTHER_ERROR = translated("the change causes another error: {what}")
+_CHANGES_TRAINING = translated("the change affects training results (--allow-training-changes permits it): {what}")
 _ERROR_REMAINS = translated("the error remains")
 _NOT_NEEDED = translated("reverted, because the run is GO without it")
 
@@ -317,7 +317,9 @@ def _failed_trial_text(target_finding: Finding, trial: Trial) -> Text:
     if first.hazard == target_finding.hazard:
         return _ERROR_REMAINS
     fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
-    return translated("it then fails for another reason: {what}").format(what=first.cause if fallback else first.title)
+    return translated("with the change, the run fails for another reason: {what}").format(
+        what=first.cause if fallback else first.title
+    )
 
 
 def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
