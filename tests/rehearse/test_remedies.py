@@ -391,7 +391,9 @@ def test_details_that_no_gonogo_wrote_are_no_error(tmp_path: Path, details: dict
     said["answer"]["next_details"] = details  # type: ignore[index]
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
-    assert step.what.en == ("once {0} is there" if details.get("subject") == "{0}" else "once a is there")
+    assert step.what.en == (
+        "run this once {0} is there" if details.get("subject") == "{0}" else "run this once a is there"
+    )
 
 
 def test_a_report_without_an_answer_is_read(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
             Skipped(
                 names,
                 translated(
-                    "may or may not fit; not rehearsed at full depth, because none is clearly faster than the best"
+                    "these may or may not fit: they were not rehearsed at full depth, because none is clearly "
+                    "faster than the best"
                 ),
             )
         )
