@@ -566,9 +566,9 @@ def main() -> None:
             return
         _register_lazy_commands(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
-        with_invocation = [command for command in every if _command_name(command) in sys.argv[1:2]]
+        called = [command for command in every if _command_name(command) in sys.argv[1:2]]
         # If a command is named, Typer builds only that one: building all of them takes a tenth of a check's time.
-        app.registered_commands = with_invocation or every
+        app.registered_commands = called or every
         try:
             if {"-h", "--help"} & set(_words_before_dashes(words)):
                 _localize_help(language)

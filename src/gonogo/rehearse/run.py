@@ -285,7 +285,7 @@ def _run_rehearsal(
     log = CallLog() if request.viewers.flight_recorder is not None else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(raise_if_disk_full(scratch))
-        stack.enter_context(variables.explained())
+        stack.enter_context(variables.explain_user_errors())
         confinement = life_pass.confinement or Confinement(scratch, unconfined=request.unconfined)
         life_pass.confinement = confinement
         situation = CommandContext(
@@ -352,7 +352,7 @@ def _run_rehearsal(
     record = _make_record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
-    record = variables.settled(record)
+    record = variables.redact_record(record)
     record.life_part, record.first_life = life_pass.part, life_pass.first
     _apply_limits(record, request, gpus_assumed)
     if request.keep is not None:

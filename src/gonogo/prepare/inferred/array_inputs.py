@@ -179,9 +179,9 @@ def _fix_dtype(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | N
     """The array whose dtype the error message rejects, with the dtype that it expects."""
     for pattern, wanted in ((_WHOLE_NUMBERS_ASKED, "int64"), (_FLOATS_ASKED, "float32")):
         if pattern.search(failure.message):
-            others = [one for one in arrays if _require_layout(one).dtype.startswith("int") != (wanted == "int64")]
+            others = [one for one in arrays if _layout_or_fail(one).dtype.startswith("int") != (wanted == "int64")]
             if (one := _find_array_by_operand(failure, others)) is not None:
-                return one, msgspec.structs.replace(_require_layout(one), dtype=wanted)
+                return one, msgspec.structs.replace(_layout_or_fail(one), dtype=wanted)
     return None
 
 
@@ -193,9 +193,9 @@ def _fix_token_count(failure: Failure, arrays: Sequence[RequiredInput]) -> _Chan
     if _TOO_FEW_NUMBERS.search(failure.message) is None:
         return None
     for one in arrays:
-        count = math.prod(_require_layout(one).shape)
+        count = math.prod(_layout_or_fail(one).shape)
         if _TOKEN_COUNT <= count < _MAX_TOKEN_COUNT:
-            return one, msgspec.structs.replace(_require_layout(one), shape=(count * 4,))
+            return one, msgspec.structs.replace(_layout_or_fail(one), shape=(count * 4,))
     return None
 
 
@@ -203,7 +203,7 @@ def _find_array_by_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> Re
     """The array whose batch, or single sample, has the number of dimensions that the message states."""
     match = _RANGE.search(failure.message)
     for more in (1, 0) if match else ():
-        found = [one for one in arrays if match is not None and len(_require_layout(one).shape) + more == int(match[1])]
+        found = [one for one in arrays if match is not None and len(_layout_or_fail(one).shape) + more == int(match[1])]
         if found:
             return found[0]
     return None
@@ -222,9 +222,9 @@ _MISSING_DIMENSION = re.compile(
 def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     """The array with the number of dimensions that the error message expects."""
     named = _find_array_by_ndim(failure, arrays)
-    floats = (one for one in arrays if _require_layout(one).dtype == "float32")
+    floats = (one for one in arrays if _layout_or_fail(one).dtype == "float32")
     one = named or _find_array_by_operand(failure, arrays) or next(floats, arrays[0])
-    shape = _require_layout(one).shape
+    shape = _layout_or_fail(one).shape
     change = 0
     if match := _UNPACKED.search(failure.message):
         change = int(match[2]) - int(match[3]) if match[3] else 1 if match[1] == "not enough" else -1
@@ -238,11 +238,11 @@ def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
     if change == 0 or len(shape) + change < 0:
         return None
     if change < 0:
-        return one, msgspec.structs.replace(_require_layout(one), shape=shape[:change])
+        return one, msgspec.structs.replace(_layout_or_fail(one), shape=shape[:change])
     added: list[int] = []
     for _ in range(change):
-        added.append(_unused_size(arrays, *added) if _require_layout(one).dtype == "float32" else 1)
-    return one, msgspec.structs.replace(_require_layout(one), shape=(*shape, *added))
+        added.append(_unused_size(arrays, *added) if _layout_or_fail(one).dtype == "float32" else 1)
+    return one, msgspec.structs.replace(_layout_or_fail(one), shape=(*shape, *added))
 
 
 _PICTURE_SIZE = re.compile(r"height|width|image|input size|spatial|resolution", re.IGNORECASE)
@@ -273,12 +273,12 @@ def _fix_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
                 pairs.append((had, others[0]))
     for had, wanted in pairs:
         for one in arrays:
-            shape = _require_layout(one).shape
+            shape = _layout_or_fail(one).shape
             if had in shape and had in FREE_SIZES and 0 < wanted < 1 << 20:
                 sides = set(shape[-2:]) if _PICTURE_SIZE.search(failure.message) else set()
                 changed = {had} | (sides & set(FREE_SIZES) if had in sides else set())  # pictures are square
                 sizes = tuple(wanted if size in changed else size for size in shape)
-                return one, msgspec.structs.replace(_require_layout(one), shape=sizes)
+                return one, msgspec.structs.replace(_layout_or_fail(one), shape=sizes)
     return _fix_flattened_size(failure, arrays)
 
 
@@ -289,12 +289,12 @@ def _fix_flattened_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _C
         return None
     had, wanted = int(match[1]), int(match[2])
     for one in arrays:
-        for at in _require_layout(one).undetermined_dimensions:
-            size = _require_layout(one).shape[at]
+        for at in _layout_or_fail(one).undetermined_dimensions:
+            size = _layout_or_fail(one).shape[at]
             if had % size == 0 and wanted * size % had == 0:
-                shape = list(_require_layout(one).shape)
+                shape = list(_layout_or_fail(one).shape)
                 shape[at] = wanted * size // had
-                return one, msgspec.structs.replace(_require_layout(one), shape=tuple(shape))
+                return one, msgspec.structs.replace(_layout_or_fail(one), shape=tuple(shape))
     return None
 
 
@@ -302,7 +302,7 @@ def _find_array_by_operand(failure: Failure, arrays: Sequence[RequiredInput]) ->
     """The array whose batch is an operand of the operator that failed, or the only array."""
     for operand in failure.operands:
         for one in arrays:
-            if _is_batch_of(operand, _require_layout(one)):
+            if _is_batch_of(operand, _layout_or_fail(one)):
                 return one
     return arrays[0] if len(arrays) == 1 else None
 
@@ -313,6 +313,6 @@ def _is_batch_of(operand: Operand, layout: ArrayLayout) -> bool:
     return operand.shape[1:] == layout.shape or operand.shape == layout.shape
 
 
-def _require_layout(one: RequiredInput) -> ArrayLayout:
+def _layout_or_fail(one: RequiredInput) -> ArrayLayout:
     assert one.layout is not None
     return one.layout

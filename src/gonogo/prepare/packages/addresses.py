@@ -52,7 +52,7 @@ class FetchedPackages:
     """Requirements for uv, by canonical name: local wheels."""
     missing: dict[str, str] = field(default_factory=dict)
     """The reason for each missing package, by its name in the project's file."""
-    build_wheel: dict[str, str] = field(default_factory=dict)
+    built: dict[str, str] = field(default_factory=dict)
     """The versions of packages that were built here."""
 
 

@@ -32,7 +32,7 @@ def chart_data(report: Report) -> dict[str, Any]:
             for language in ("en", "zh")
         },
         "timelines": [
-            {**_timeline_data(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
+            {**_timeline_data(rank, timeline), "capacity": _usable_device_bytes(report, rank, timeline.device)}
             for rank, timeline in timelines(report)
         ],
         "modules": _module_data(report),
@@ -92,7 +92,7 @@ def _index_texts(texts: tuple[str, ...]) -> dict[str, Any]:
     return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}
 
 
-def _capacity(report: Report, number: int, name: str) -> int:
+def _usable_device_bytes(report: Report, number: int, name: str) -> int:
     """Bytes that the caching allocator may use on the device; 0 for the host, which ranks share."""
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     devices = (device for rank in ranks if rank.rank == number for device in rank.devices if device.device == name)

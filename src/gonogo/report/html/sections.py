@@ -127,7 +127,7 @@ def _answer_markup(report: Report, language: str) -> Iterator[str]:
     yield element("h1", " ".join([verdict, *scope, command]))
     yield element("p", format_sentence(answer.reason.in_language(language)), klass="reason")
     if answer.figures:
-        yield element("dl", *(_tile(figure, language) for figure in answer.figures), klass="tiles")
+        yield element("dl", *(_figure_tile(figure, language) for figure in answer.figures), klass="tiles")
     what = element("span", escape_line(answer.next.what.in_language(language)), klass="remark")
     label = element("span", escape_line(word("next", language)), klass="label")
     todo = (
@@ -146,7 +146,7 @@ def _answer_markup(report: Report, language: str) -> Iterator[str]:
         yield element("p", format_sentence(note.in_language(language)), klass="remark")
 
 
-def _tile(figure: Figure, language: str) -> str:
+def _figure_tile(figure: Figure, language: str) -> str:
     """A large figure, with a bar if it is a share of something."""
     parts = [element("dt", escape_line(figure.name.in_language(language)))]
     said = figure.value.in_language(language)

@@ -104,11 +104,11 @@ def draw_plan(plan: Plan, language: str) -> Drawing:
         details = "  ·  ".join(
             part for part in (solution_text(plan, choice, language), _batch_and_speed(choice, language)) if part
         )
-        shapes += _row(choice, number, capacity, top, unit, details, language)
+        shapes += _draw_strategy_row(choice, number, capacity, top, unit, details, language)
         top += _ROW
     for choice in too_large:
         details = f"{_describe_batch(choice)}  ·  {_DOES_NOT_FIT.in_language(language)}"
-        shapes += _row(choice, None, capacity, top, unit, details, language)
+        shapes += _draw_strategy_row(choice, None, capacity, top, unit, details, language)
         top += _ROW
     if too_large:
         end = _MARGIN + unit
@@ -126,7 +126,7 @@ def _exceeding_gpu_memory(plan: Plan) -> list[TooLarge]:
     return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 
 
-def _row(
+def _draw_strategy_row(
     choice: StrategySummary,
     number: int | None,
     capacity_bytes: int,

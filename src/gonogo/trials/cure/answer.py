@@ -24,7 +24,9 @@ _OUT_OF_TIME = translated("--budget used up: there may be more to try")
 _NOTHING_TO_DO = translated("the run is GO without changes: there is nothing to cure")
 _CURED = translated("the patch cures the run: with it, the rehearsal is GO")
 _NO_CURE = translated("no cure found: what was tried and the remaining blockers are below")
-_NEAR_CURE = translated("no complete cure found: the run gets further with the patch, and the remaining blockers are below")
+_NEAR_CURE = translated(
+    "no complete cure found: the run gets further with the patch, and the remaining blockers are below"
+)
 _PARTLY = translated("everything after the errors below")
 _ENDS_AT_FAILURE = translated("the rehearsal ends where the program fails")
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gonogo.finding.trials.planned import SAME_SPEED
-from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
+from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
 from gonogo.trials.plan.closed_form import Calibration, buffer_bytes, min_state_bytes
 from gonogo.trials.plan.extrapolation import Peak, extrapolate, measured_peak
 from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing import batches, engine_layouts
-from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
+from gonogo.trials.plan.strategy import Family, Strategy, micro_batches, strategy_families
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice, Where
 from gonogo.virtual.measuring.depth import depths
@@ -53,7 +53,7 @@ class Candidates:
         self._whole: dict[Strategy, Choice] = {}
         self._choices: dict[StrategyGroup, list[Choice]] = {}
         """What :meth:`choices` came to, until something else is known."""
-        self._capacity = capacity_of(request)
+        self._capacity = usable_gpu_memory(request)
 
     # -- judging -----------------------------------------------------------------------------------------------------
 
@@ -65,12 +65,14 @@ class Candidates:
         if asked is not None:
             references, engines = (
                 asked.references(self.request.tune),
-                list(engine_layouts.engines(self.request, self.facts)),
+                list(engine_layouts.list_engine_layouts(self.request, self.facts)),
             )
         found = []
         for engine, gpus in engines:
             world = self.trainer_request(gpus).world_size
-            for family in families(world, nvme=self.request.nvme_bytes is not None, host=machine.host_bytes != 0):
+            for family in strategy_families(
+                world, nvme=self.request.nvme_bytes is not None, host=machine.host_bytes != 0
+            ):
                 for reference in references:
                     found += [StrategyGroup(family, kept, reference, engine, gpus) for kept in (False, True)]
         return found
@@ -120,7 +122,9 @@ class Candidates:
             yield self.choice(group, micro_batch)
             return
         times = self.strategy(group, micro_batch).accumulation
-        for rising in engine_layouts.rollouts(self.request, self.facts, group.engine, group.gpus, micro_batch * times):
+        for rising in engine_layouts.rollout_choices(
+            self.request, self.facts, group.engine, group.gpus, micro_batch * times
+        ):
             low, high = 0, len(rising)
             found = self.choice(group, micro_batch, rising[-1])
             if not found.room.fits and high > 1:
@@ -136,18 +140,18 @@ class Candidates:
         return min(self.choices(group), key=lambda choice: (not choice.room.others_fit, choice.reserved))
 
     def best(self, group: StrategyGroup) -> Choice | None:
-        """The fastest choice of a group that fits. Small buckets count only if the default ones don't fit."""
+        """The fastest choice of a group that fits. Smaller buckets count only if the default ones don't fit."""
         if group.family.small_buckets and (
             group not in self._peaks or self.best(_with_default_buckets(group)) is not None
         ):
             return None
-        return _fastest([choice for choice in self.choices(group) if choice.room.fits])
+        return _fastest_choice([choice for choice in self.choices(group) if choice.room.fits])
 
     def best_that_may_fit(self, group: StrategyGroup) -> Choice | None:
         """The fastest choice of a group that may fit."""
         if group in self.failed or not self._may_fit_with_small_buckets(group):
             return None
-        return _fastest([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
+        return _fastest_choice([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""
@@ -180,7 +184,7 @@ class Candidates:
         return not self.choices(group) or min_state_bytes(self.facts, group.family, world) > self._capacity
 
     def ranked(self, choices: list[Choice]) -> list[Choice]:
-        """Fastest first; among choices of about equal speed, the simplest first."""
+        """The choices, fastest first; among choices of about equal speed, the simplest first."""
         order = {group: number for number, group in enumerate(self.groups())}
         left = sorted(choices, key=lambda choice: -choice.tokens_per_second)
         found: list[Choice] = []
@@ -287,7 +291,7 @@ def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:
     return group._replace(family=replace(group.family, small_buckets=False))
 
 
-def _fastest(choices: list[Choice]) -> Choice | None:
+def _fastest_choice(choices: list[Choice]) -> Choice | None:
     """The fastest choice; among choices of about equal speed, one that was rehearsed at full depth."""
     most = max((choice.tokens_per_second for choice in choices), default=0.0)
     alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - SAME_SPEED)]

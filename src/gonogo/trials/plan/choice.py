@@ -72,7 +72,8 @@ def estimate_by_formula(request: PlanRequest, facts: Facts, strategy: Strategy, 
     assert speed is not None
     taken = closed_form.estimate_step_time(
         facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
-        seq_len=request.tokens_per_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
+        seq_len=request.tokens_per_sample, bandwidth=slowest_link_bandwidth(request),
+        nvme_drives=request.nvme_drives, known=known,
         generation=engine.rollout_seconds(request, facts, strategy),
     )  # fmt: skip
     return _build_choice(
@@ -143,7 +144,7 @@ def _seconds_without_overlap(work: Work, request: PlanRequest) -> float:
     return max(work.seconds, _communication_seconds(work, request))
 
 
-def bandwidth(request: PlanRequest) -> float:
+def slowest_link_bandwidth(request: PlanRequest) -> float:
     """Bytes/s of the slowest link of a rank that a collective over all ranks uses."""
     speed = request.machine.accelerator.speed
     assert speed is not None
@@ -152,14 +153,14 @@ def bandwidth(request: PlanRequest) -> float:
     return min(speed.link_bytes, request.network_bytes_per_second or NETWORK_BYTES_PER_SECOND)
 
 
-def capacity_of(request: PlanRequest) -> int:
+def usable_gpu_memory(request: PlanRequest) -> int:
     """Bytes of an accelerator that the caching allocator may reserve."""
     return request.machine.accelerator.total_bytes - request.machine.accelerator.allowance_bytes
 
 
 def _communication_seconds(work: Work, request: PlanRequest) -> float:
     """Seconds that the collectives of a part take."""
-    link, ranks = bandwidth(request), request.world_size
+    link, ranks = slowest_link_bandwidth(request), request.world_size
     return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
 
 

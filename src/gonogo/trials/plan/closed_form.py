@@ -28,7 +28,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def allocated(self) -> float:
-        """Total on the accelerator."""
+        """Total bytes on the accelerator."""
         return sum(self.by_category.values())
 
 

@@ -19,7 +19,7 @@ from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted,
 from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.trials.plan.cache import cache_answer, measurement_key, read_cached_answer
-from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, capacity_of
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, usable_gpu_memory
 from gonogo.trials.plan.launch_files.arguments import (
     learning_rate,
     task_arguments,
@@ -223,7 +223,7 @@ class Meter:
             answer=str(place / "answer.json"),
             timeout=request.timeout,
             steps=cell.steps,
-            capacity=int(capacity_of(request) / (1 + UNCERTAINTY_BY_SOURCE["rehearsed"])) if cell.real else None,
+            capacity=int(usable_gpu_memory(request) / (1 + UNCERTAINTY_BY_SOURCE["rehearsed"])) if cell.real else None,
             describe=describe_only,
             program=_OF_TASKS if of_task else _PLAIN,
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
-from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
+from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
 from gonogo.trials.plan.closed_form import NO_CALIBRATION
 from gonogo.trials.plan.extrapolation import Peak, extrapolate
 from gonogo.trials.plan.measure import Meter
@@ -136,13 +136,13 @@ class _Solver:
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]
         if self.unknown == "generations":
             world = self.request.world_size
-            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts() * count % world == 0]
+            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts_per_step() * count % world == 0]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
         worlds = of_node | {count << power for power in range(_MAX_NODES.bit_length())}
         return sorted(worlds, reverse=True)
 
-    def _prompts(self) -> int:
+    def _prompts_per_step(self) -> int:
         """Prompts per step, which stay constant as the number of completions varies."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
@@ -169,7 +169,7 @@ class _Solver:
         if self.unknown == "generations":
             assert self.request.task is not None
             several = replace(self.request.task, generations=value)
-            return replace(self.request, global_batch=self._prompts() * value, task=several)
+            return replace(self.request, global_batch=self._prompts_per_step() * value, task=several)
         machine = self.request.machine
         count = min(value, machine.count)
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
@@ -199,8 +199,8 @@ class _Solver:
         )
         return choice.room.fits and held is not None
 
-    def _coordinate(self, value: int) -> float:
-        """The coordinate in which memory is linear."""
+    def _linear_coordinate(self, value: int) -> float:
+        """The quantity that is varied, in which memory is linear."""
         return 1 / value if self.unknown == "gpus" else float(value)
 
     # -- measuring ---------------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ class _Solver:
         if first == second:
             strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
             return estimate_from_peak(asked, self.facts, strategy, strategy, at_first, "extended")
-        coordinates = self._coordinate(first), self._coordinate(second)
-        peak = extrapolate(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
+        coordinates = self._linear_coordinate(first), self._linear_coordinate(second)
+        peak = extrapolate(at_first, at_second, coordinates, self._linear_coordinate(value), same_batch=False)
         strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
         return estimate_from_peak(asked, self.facts, strategy, strategy, peak, "extended")
 
@@ -274,7 +274,7 @@ class _Solver:
 
     def _best_possible_index(self, solution: Solution) -> int:
         """The index of the hardest value that a strategy may reach."""
-        capacity = capacity_of(solution.request)
+        capacity = usable_gpu_memory(solution.request)
         if self.unknown == "generations":
             return self.values.index(solution.value)
         value = self._largest_fitting_value(

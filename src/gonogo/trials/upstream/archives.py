@@ -93,10 +93,10 @@ class Archives:
             if (file.size or 0) > MAX_FILE_BYTES:
                 return None
             with contextlib.suppress(SourceUnavailable, BrokenArchive, OSError):
-                return read_release(self._archive(file), package, version)
+                return read_release(self._download_archive(file), package, version)
         return None
 
-    def _archive(self, file: _ReleaseFile) -> Path:
+    def _download_archive(self, file: _ReleaseFile) -> Path:
         """The path of the archive in gonogo's cache, downloaded if needed. Raises SourceUnavailable."""
         digest = file.hashes.get("sha256", "")
         name = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else hashlib.sha256(file.url.encode()).hexdigest()
@@ -127,13 +127,13 @@ class Archives:
 def _files_by_version(files: list[_ReleaseFile], package: str) -> dict[Version, list[_ReleaseFile]]:
     found: dict[Version, list[_ReleaseFile]] = {}
     for file in files:
-        version = _version_of(file.filename, package)
+        version = _version_in_filename(file.filename, package)
         if version is not None and not version.is_prerelease and not file.yanked:
             found.setdefault(version, []).append(file)
     return found
 
 
-def _version_of(filename: str, package: str) -> Version | None:
+def _version_in_filename(filename: str, package: str) -> Version | None:
     try:
         if filename.endswith(".whl"):
             name, version, _, _ = parse_wheel_filename(filename)

@@ -35,7 +35,9 @@ class UpstreamQuestion:
         return _ANSWERS[self.kind](self, release)
 
 
-def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[UpstreamQuestion]:
+def questions_about_failure(
+    chain: Sequence[RaisedException], versions: Mapping[str, str]
+) -> Iterator[UpstreamQuestion]:
     """The questions that the exceptions of a failure raise, beginning with the last exception."""
     for raised in reversed(chain):
         message = raised.message

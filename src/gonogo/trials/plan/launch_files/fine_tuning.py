@@ -31,7 +31,7 @@ def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: 
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *to_command_line_options(arguments)]
     return {
-        **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
+        **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program),
         "launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program),
         "accelerate.yaml": accelerate_yaml(request),
@@ -105,7 +105,7 @@ def _model_path_or_name(request: PlanRequest) -> str:
     return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
 
 
-def hostfile(request: PlanRequest) -> str:
+def hostfile_text(request: PlanRequest) -> str:
     """The hostfile of DeepSpeed's launcher."""
     names = (f"node{number} slots={request.machine.count}" for number in range(request.machine.nodes))
     return "\n".join(["# The nodes' names, the first one's first.", *names, ""])

@@ -11,7 +11,7 @@ from gonogo.trials.plan.launch_files.fine_tuning import (
     accelerate_node_options,
     accelerate_yaml,
     deepspeed_launcher,
-    hostfile,
+    hostfile_text,
     launch_script,
     swift_arguments,
     swift_environment,
@@ -53,7 +53,7 @@ def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: di
     said = f"a line each: {data_line_format(task.task)}"
     accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(left)]
     files = {
-        **({"hostfile": hostfile(left)} if left.machine.nodes > 1 else {}),
+        **({"hostfile": hostfile_text(left)} if left.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(
             choice, left, _deepspeed_launch_words(choice, request), program, exports, data_comment=said
         ),

@@ -20,7 +20,7 @@ _MAX_CONCURRENT_SEQUENCES = 256
 """Concurrent sequences of a server: vLLM's default ``max_num_seqs`` on GPUs below 70 GiB, sufficient for any."""
 
 
-def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
+def list_engine_layouts(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
     """The engines, each with the number of GPUs, over all nodes, that it occupies exclusively."""
     assert request.task is not None
     for engine in request.task.engines:
@@ -61,7 +61,7 @@ def server_engine_memory(request: PlanRequest, engine: EngineFacts) -> EngineMem
     return engine_memory(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
 
 
-def rollouts(
+def rollout_choices(
     request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int
 ) -> Iterator[list[RolloutChoice]]:
     """Choices of an engine for ``samples`` completions per trainer GPU: a list per layout, by rising memory share."""
@@ -94,10 +94,10 @@ def smallest_engine_for_step(request: PlanRequest, facts: Facts, samples: int) -
 
 
 def smallest_rollout(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
-    """The choice of :func:`rollouts` with the least memory beside the trainer."""
+    """The choice of :func:`rollout_choices` with the least memory beside the trainer."""
     if engine not in ("colocate", "server"):
         return RolloutChoice(engine)
-    found = [rising[0] for rising in rollouts(request, facts, engine, gpus, samples)]
+    found = [rising[0] for rising in rollout_choices(request, facts, engine, gpus, samples)]
     if not found:
         return RolloutChoice(engine, gpus=gpus)
     return min(found, key=lambda one: (not one.sleep, one.share, one.tp))
