@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_what_is_known(after: int, note: str | None) -> None:
 @pytest.mark.parametrize(
     ("package", "good", "bad", "options", "said"),
     [
-        ("deepspeed", "0.14.3", "0.14.1", {}, "swap --good and --bad"),
+        ("deepspeed", "0.14.3", "0.14.1", {}, "wrong way around"),
         ("deepspeed", "0.14.1", "0.14.1", {}, "both 0.14.1"),
         ("deepspeed", "newest", "0.14.1", {}, "--good 'newest': must be a version"),
         ("deepspeed", "0.14.1", "0.15.7", {}, "--bad 0.15.7: pip finds no such release of deepspeed; the nearest are"),

@@ -49,7 +49,7 @@ class ServerOf(ForkServer):
     def command(self, descriptor: str) -> list[str]:
         return [*self.words, descriptor]
 
-    def suits(self, start: WorkerStart) -> bool:
+    def can_start(self, start: WorkerStart) -> bool:
         return True
 
 
