@@ -13,7 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-from gonogo.cli.mcp.server import cut, make_server
+from gonogo.cli.mcp.server import make_server, truncate_to_limit
 from gonogo.cli.mcp.short_answer import as_json, short_report
 from gonogo.cli.serving.folders import Folders
 from gonogo.diagnose.pack.tokens import count_tokens
@@ -47,7 +47,7 @@ def main() -> None:
         report = json.loads(path.read_text(encoding="utf-8"))
         language = path.name.split(".")[1]
         print(f"{f'{path.stem}, short':26} {counted(as_json(short_report(report, language)))}")
-        print(f"{f'{path.stem}, detail':26} {counted(as_json(cut(report)[0]))}")
+        print(f"{f'{path.stem}, detail':26} {counted(as_json(truncate_to_limit(report)[0]))}")
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ from typing import Any
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE
-from gonogo.trials.plan.extrapolation import extrapolate, peak_of
+from gonogo.trials.plan.extrapolation import extrapolate, measured_peak
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
 from gonogo.virtual.measuring.server import ServerSettings
 
@@ -70,7 +70,7 @@ class Rehearsals:
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}  # fmt: skip
         with open(folder / "server.log", "wb") as log:
             self._process = subprocess.Popen(
-                python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
+                python_module_command(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True),
                 cwd=folder, stderr=log, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 env=reproducible_environment(os.environ, folder / "caches") | place,
             )  # fmt: skip
@@ -113,7 +113,7 @@ def predicted(rehearsals: Rehearsals, cell: Cell) -> dict[str, Any]:
     """What a rehearsal says, and what the line through two shallow ones says."""
     found = figures(rehearsals.rehearse(cell))
     if cell.depths is not None:
-        first, second = (peak_of(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
+        first, second = (measured_peak(rehearsals.rehearse(cell, depth), cell.accumulation) for depth in cell.depths)
         line = extrapolate(first, second, cell.depths, cell.layers)
         found["extended"] = {"allocated": line.allocated, "reserved": line.reserved, "host": line.host}
     return found

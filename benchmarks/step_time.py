@@ -72,7 +72,7 @@ class Row(NamedTuple):
     def predicted(self) -> float:
         """Seconds, by the constants as they are now."""
         parts = [_timed(part, self.speed) for part in self.parts]
-        return rehearsed_step.seconds_of(parts, self.speed, self.pipeline, is_zero3=self.gathers)
+        return rehearsed_step.phase_seconds(parts, self.speed, self.pipeline, is_zero3=self.gathers)
 
     @property
     def error(self) -> float:

@@ -152,8 +152,8 @@ def test_ends_between_which_there_is_nothing_to_search(reports: dict[str, Report
     [
         (0, None),
         (1, None),
-        (2, "it runs with deepspeed 0.14.0 and fails with 0.14.8; 7 releases between them were not tried"),
-        (3, "it runs with deepspeed 0.14.4 and fails with 0.14.8; 3 releases between them were not tried"),
+        (2, "the run works with deepspeed 0.14.0 and fails with 0.14.8; 7 releases between them were not tried"),
+        (3, "the run works with deepspeed 0.14.4 and fails with 0.14.8; 3 releases between them were not tried"),
     ],
 )
 def test_ctrl_c_keeps_what_is_known(after: int, note: str | None) -> None:
@@ -178,7 +178,7 @@ def test_ctrl_c_keeps_what_is_known(after: int, note: str | None) -> None:
 @pytest.mark.parametrize(
     ("package", "good", "bad", "options", "said"),
     [
-        ("deepspeed", "0.14.3", "0.14.1", {}, "swap --good and --bad"),
+        ("deepspeed", "0.14.3", "0.14.1", {}, "wrong way around"),
         ("deepspeed", "0.14.1", "0.14.1", {}, "both 0.14.1"),
         ("deepspeed", "newest", "0.14.1", {}, "--good 'newest': must be a version"),
         ("deepspeed", "0.14.1", "0.15.7", {}, "--bad 0.15.7: pip finds no such release of deepspeed; the nearest are"),

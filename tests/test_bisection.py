@@ -27,7 +27,7 @@ def searched(
         assert release not in tried
         assert release not in (good, bad)
         tried[release] = judge(release)
-        search.note(release, tried[release])
+        search.record_judgement(release, tried[release])
     return search, tried
 
 
@@ -96,7 +96,7 @@ def test_the_number_that_is_left_never_grows_while_nothing_is_skipped(
     search = BisectionSearch(releases, good, bad)
     left = search.max_remaining_trials
     while (release := search.next()) is not None:
-        search.note(release, Judgement.BAD)
+        search.record_judgement(release, Judgement.BAD)
         assert search.max_remaining_trials < left
         left = search.max_remaining_trials
     assert left == 0

@@ -17,7 +17,7 @@ from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.records import GuardFaultRecord, PlacedTensors, PlacementSnapshot, ZeroState
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.hazards.index import all_hazards
 from gonogo.report import FORMATS, render
 
@@ -71,7 +71,7 @@ def test_a_good_case_is_left_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [*BAD, *GOOD], ids=case)
 def test_every_format_tells_of_it(path: Path) -> None:
-    report = report_of(run_of(path), "/home/user/finetune")
+    report = guarded_run_report(run_of(path), "/home/user/finetune")
     for format_name in FORMATS:
         for language in ("en", "zh"):
             assert render(report, format_name, language).strip()
@@ -93,7 +93,7 @@ def test_what_a_program_says_cannot_steer_the_terminal() -> None:
     run.ranks[0].faults[:] = [GuardFaultRecord(1.0, part=evil, type=evil, message=evil)]
     for format_name in ("text", "markdown", "github"):
         for language in ("en", "zh"):
-            written = render(report_of(run), format_name, language)
+            written = render(guarded_run_report(run), format_name, language)
             assert not {"\x1b", "\x07", "\u202e"} & set(written)
 
 

@@ -17,7 +17,7 @@ from typer.main import get_group
 from gonogo.cli import app as application
 from gonogo.cli.app import option_help_in_chinese, translate_help
 from gonogo.cli.help import overview
-from gonogo.report.page import Page, cells
+from gonogo.report.page import Page, column_width
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -33,7 +33,7 @@ def commands() -> Iterator[dict[str, Any]]:
 
 
 def test_the_overview_has_every_command_once(commands: dict[str, Any]) -> None:
-    assert sorted(overview.names()) == sorted(commands)
+    assert sorted(overview.command_names()) == sorted(commands)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -45,7 +45,7 @@ def test_the_overview_fits_a_terminal_and_cuts_nothing_off(language: str) -> Non
     assert "..." not in written
     examples = [command.example for group in overview.COMMAND_GROUPS for command in group.commands]
     for line in written.splitlines():
-        assert cells(line) <= 80 or line.strip() in examples
+        assert column_width(line) <= 80 or line.strip() in examples
     for group in overview.COMMAND_GROUPS:
         for command in group.commands:
             said = command.says.in_language(language)

@@ -22,7 +22,7 @@ from mcp import StdioServerParameters
 from mcp.client.client import Client
 from ports import free_port
 
-from gonogo.cli.mcp.server import LIMIT, cut, make_server
+from gonogo.cli.mcp.server import LIMIT, make_server, truncate_to_limit
 from gonogo.cli.mcp.short_answer import MAX_TOKENS, as_json, short_report
 from gonogo.cli.schemas.report import report_schema
 from gonogo.cli.serving.folders import Folders
@@ -381,9 +381,9 @@ def test_other_settings_are_rehearsed_and_two_rehearsals_of_jobs_compared(
 
 def test_a_cut_answer_keeps_its_shape() -> None:
     long = {"verdict": "GO", "findings": [{"title": "x" * 5000}] * 500, "rehearsal": {"ranks": [["y" * 90] * 90] * 90}}
-    small, is_cut = cut(long)
+    small, is_cut = truncate_to_limit(long)
     assert is_cut
     assert small["verdict"] == "GO"
     assert small["findings"]
     assert len(json.dumps(small)) <= LIMIT
-    assert cut({"verdict": "GO"}) == ({"verdict": "GO"}, False)
+    assert truncate_to_limit({"verdict": "GO"}) == ({"verdict": "GO"}, False)

@@ -14,7 +14,7 @@ import pytest
 from gonogo.check.findings import check
 from gonogo.evidence.notebook import notebook_to_python
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.queued import unpacked
+from gonogo.rehearse.launch.queued import with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 
 
@@ -74,7 +74,7 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
     report = report_of(project, "check", "tune.ipynb")
     assert "scripts: tune.ipynb" in report["covered"]
     for command in (["tune.ipynb"], ["jupyter", "nbconvert", "--execute", "--to", "notebook", "tune.ipynb"]):
-        asked = unpacked(RehearsalRequest(command)).command
+        asked = with_job_from_file(RehearsalRequest(command)).command
         assert asked == ["env", "-C", str(project), "python", str(project / "tune.ipynb")]
     (project / "broken.ipynb").write_text("{")
     for wrong, why in (
@@ -83,7 +83,7 @@ def test_notebooks_are_checked_where_they_are_named_and_rehearsed(project: Path)
         ("none.yaml", "no such file"),
     ):
         with pytest.raises(UserError, match=why):
-            unpacked(RehearsalRequest([wrong]))
+            with_job_from_file(RehearsalRequest([wrong]))
         with pytest.raises(UserError, match=why):
             check([wrong])
 

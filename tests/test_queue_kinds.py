@@ -21,7 +21,7 @@ from gonogo.evidence.launch.manifest import parse_workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.queued import machine_of, unpacked
+from gonogo.rehearse.launch.queued import machine_requested_by, with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 
 BAD = '{"zero_optimization": {"stage": 9}, "train_micro_batch_size_per_gpu": 1}'
@@ -95,7 +95,7 @@ def test_a_job_is_its_command_on_its_nodes(project: Path, kind: str, command: li
     assert (launch.launcher, launch.program.value) == ("torchrun", "train.py")
     assert launch.processes_per_node.value == 8
     assert "ds-zero-stage-invalid" in hazards()
-    request = unpacked(RehearsalRequest(["job.yaml"]))
+    request = with_job_from_file(RehearsalRequest(["job.yaml"]))
     machines = {"HyperPodPyTorchJob": "p5.48xlarge", "Pod": "8xH100-80G"}
     assert (request.nodes, request.gpus) == (nodes, machines.get(kind, "8"))
     variables = {name: word.text for name, word in work.environment.items()}
@@ -105,7 +105,7 @@ def test_a_job_is_its_command_on_its_nodes(project: Path, kind: str, command: li
 
 def test_half_an_instance_is_not_the_instance(project: Path) -> None:
     spec = pod(["torchrun", "train.py"], 4, nodeSelector={"node.kubernetes.io/instance-type": "p5.48xlarge"})
-    assert machine_of(written({**job("Pod", "v1"), **spec})) == "4xH100-80G"
+    assert machine_requested_by(written({**job("Pod", "v1"), **spec})) == "4xH100-80G"
 
 
 def test_a_pod_without_accelerators_is_no_training(project: Path) -> None:
@@ -141,8 +141,8 @@ def test_a_ray_job_is_its_driver_on_the_groups_with_accelerators(project: Path) 
     assert str(told().version("deepspeed")) == "0.14.2"
     assert "ds-zero-stage-invalid" in hazards()
     with pytest.raises(UserError, match="--gpus 16xH100-80G"):
-        unpacked(RehearsalRequest(["job.yaml"]))
-    assert unpacked(RehearsalRequest(["job.yaml"], "16xH100-80G", 1)).nodes == 1
+        with_job_from_file(RehearsalRequest(["job.yaml"]))
+    assert with_job_from_file(RehearsalRequest(["job.yaml"], "16xH100-80G", 1)).nodes == 1
     assert written(RAY.replace("|\n    pip", "|\n    : [pip")).packages == ()
 
 
@@ -200,11 +200,11 @@ def test_what_envsubst_is_to_fill_in_is_not_known(project: Path) -> None:
     assert not launch.processes_per_node.known
     assert "ds-zero-stage-invalid" in hazards()
     with pytest.raises(UserError) as caught:
-        unpacked(RehearsalRequest(["job.yaml"]))
+        with_job_from_file(RehearsalRequest(["job.yaml"]))
     assert "$NUM_NODES, $GPU_PER_NODE; set them" in caught.value.text.en
     assert "envsubst < job.yaml > filled.yaml" in caught.value.text.zh
     filled = TEMPLATE.replace("${NUM_NODES}", "2").replace("$NUM_NODES", "2").replace("$GPU_PER_NODE", "8")
-    assert (written(filled).nodes, unpacked(RehearsalRequest(["job.yaml"])).gpus) == (2, "8")
+    assert (written(filled).nodes, with_job_from_file(RehearsalRequest(["job.yaml"])).gpus) == (2, "8")
     words = f"command: [bash, -c, '{SHELL}']"
     shell = filled.replace(filled[filled.index("command: ") : filled.index("\n            resources")], words)
     assert unfilled_variables(written(shell)) == [], "a shell may know it"
@@ -214,7 +214,7 @@ def test_a_template_is_to_be_rendered_first(project: Path) -> None:
     text = TEMPLATE.replace("spec:\n", "spec:\n  {{- if .Values.queue }}\n  suspend: true\n  {{- end }}\n", 1)
     Path("job.yaml").write_text(text)
     with pytest.raises(UserError, match="helm template"):
-        unpacked(RehearsalRequest(["job.yaml"]))
+        with_job_from_file(RehearsalRequest(["job.yaml"]))
     (gap,) = gather_runs_of_inputs(["job.yaml"], (), settings=CheckSettings(), use_installed=True).not_ours
     assert "helm template" in gap.why.en
     assert "helm template" in gap.why.zh
@@ -251,7 +251,7 @@ def test_what_a_config_map_of_the_file_mounts_is_there(project: Path, how: str) 
     report = check(("job.yaml",), ()).report
     assert "ds-zero-stage-invalid" in {finding.hazard for finding in report.findings}
     assert any("train.py" in text.en for text in report.covered)
-    code = unpacked(RehearsalRequest(["job.yaml"])).command[2]
+    code = with_job_from_file(RehearsalRequest(["job.yaml"])).command[2]
     program, option = code.split()[-2:]
     assert Path(program).read_text() == "import deepspeed\n"
     assert json.loads(Path(option.partition("=")[2]).read_text()) == json.loads(BAD)
@@ -264,7 +264,7 @@ def test_a_hostile_mount_writes_nowhere_else(project: Path) -> None:
     spec["spec"]["volumes"] = [{"name": "code", "configMap": {"name": "scripts"}}]
     maps = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": {key: "x"}}
     Path("job.yaml").write_text(f"{yaml.safe_dump(maps)}---\n{yaml.safe_dump({**job('Pod', 'v1'), **spec})}")
-    unpacked(RehearsalRequest(["job.yaml"]))
+    with_job_from_file(RehearsalRequest(["job.yaml"]))
     assert not Path("/tmp/gonogo-never").exists()
 
 
@@ -290,7 +290,7 @@ def test_what_a_task_brings_along_is_where_it_comes_from(project: Path) -> None:
     (launch,) = read_launches(SourceFile.read("job.yaml"))
     assert launch.path_of(launch.program) == project / "code" / "train.py"
     assert "ds-zero-stage-invalid" in hazards()
-    code = unpacked(RehearsalRequest(["job.yaml"])).command[2]
+    code = with_job_from_file(RehearsalRequest(["job.yaml"])).command[2]
     assert f"{project}/code/train.py --deepspeed {project}/ds.json" in code
 
 

@@ -19,7 +19,7 @@ from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.queued import unpacked
+from gonogo.rehearse.launch.queued import with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 
 GIB = 1 << 30
@@ -159,13 +159,13 @@ def test_a_job_says_what_it_runs_and_on_what(project: Path, name: str, kind: str
     assert launch.path_of(launch.deepspeed_config) == project / "ds.json"
     if name != "set":  # whose pods are told of no world
         assert (launch.nodes.value, launch.processes_per_node.value) == (nodes, 8)
-    asked = unpacked(RehearsalRequest([f"{name}.yaml"]))
+    asked = with_job_from_file(RehearsalRequest([f"{name}.yaml"]))
     assert asked.command[:2] == ["bash", "-c"]
     assert "export DS=ds.json" in asked.command[2]
     gpus = "8xH100-80G" if name != "train" else "8"  # a TrainJob names no kind of GPU
     assert (asked.gpus, asked.nodes, asked.host_memory) == (gpus, nodes, "524288M")
     assert asked.shm_bytes == work.shm_bytes
-    assert unpacked(RehearsalRequest([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
+    assert with_job_from_file(RehearsalRequest([f"{name}.yaml"], "4xA100-80G", 1, "1T")).gpus == "4xA100-80G"
 
 
 def test_a_train_job_is_laid_over_the_runtime_in_its_file() -> None:
@@ -237,9 +237,9 @@ def test_what_is_no_job_or_broken_is_none(text: str) -> None:
 def test_a_file_with_no_job_of_its_own_is_said(project: Path) -> None:
     (project / "two.yaml").write_text(f"{TRAIN_JOB}---\n{TRAIN_JOB}")
     with pytest.raises(UserError) as caught:
-        unpacked(RehearsalRequest(["two.yaml"]))
+        with_job_from_file(RehearsalRequest(["two.yaml"]))
     assert "not exactly one job" in caught.value.text.en
-    assert unpacked(RehearsalRequest(["bash", "launch.sh"])).command == ["bash", "launch.sh"]
+    assert with_job_from_file(RehearsalRequest(["bash", "launch.sh"])).command == ["bash", "launch.sh"]
 
 
 IMAGE = "pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.cli.skills import install, skill
+from gonogo.cli.skills import install_skill, skill_text
 from gonogo.finding.errors import UserError
 
 TRAIN = """\
@@ -44,7 +44,7 @@ def commands(text: str) -> list[str]:
 
 
 def test_both_languages_say_the_same() -> None:
-    english, chinese = skill("en"), skill("zh")
+    english, chinese = skill_text("en"), skill_text("zh")
     assert commands(english) == commands(chinese)
     assert [line.split(" ")[0] for line in english.splitlines() if line.startswith("#")] == [
         line.split(" ")[0] for line in chinese.splitlines() if line.startswith("#")
@@ -58,7 +58,7 @@ def test_both_languages_say_the_same() -> None:
 
 
 def test_every_command_and_option_that_it_names_is_there() -> None:
-    named = set(re.findall(r"`gonogo ([a-z]+)", skill("en")))
+    named = set(re.findall(r"`gonogo ([a-z]+)", skill_text("en")))
     assert {"check", "prepare", "rehearse", "cure", "plan", "run", "diagnose", "explain", "gpus"} <= named
     for command in named:
         done = gonogo(Path(), command, "--help")
@@ -78,7 +78,7 @@ def run_as_they_stand(tmp_path: Path, names: set[str] | None) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "launch.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
     (tmp_path / "train.log").write_text("step 1 loss 2.0\nstep 2 loss 1.9\n")
-    for command in commands(skill("en")):
+    for command in commands(skill_text("en")):
         program, *words = shlex.split(command)
         assert program == "gonogo"
         if names is not None and words[0] not in names:
@@ -92,7 +92,7 @@ def test_installed_once_and_never_over_what_was_changed(tmp_path: Path) -> None:
     done = gonogo(tmp_path, "skills", "install", "--lang", "en")
     path = tmp_path / ".claude/skills/gonogo/SKILL.md"
     assert (done.returncode, done.stdout) == (0, "wrote .claude/skills/gonogo/SKILL.md\n")
-    assert path.read_text() == skill("en")
+    assert path.read_text() == skill_text("en")
     assert "already exists" in gonogo(tmp_path, "skills", "install", "--lang", "en").stdout
     path.write_text("mine")
     refused = gonogo(tmp_path, "skills", "install", "--lang", "en")
@@ -100,15 +100,15 @@ def test_installed_once_and_never_over_what_was_changed(tmp_path: Path) -> None:
     assert len(refused.stderr.splitlines()) == 1
     assert path.read_text() == "mine"
     assert gonogo(tmp_path, "skills", "install", "--force", "--lang", "zh").returncode == 0
-    assert path.read_text() == skill("zh")
+    assert path.read_text() == skill_text("zh")
     assert gonogo(tmp_path, "skills", "install", "--global", "--target", "codex").returncode == 0
     assert (tmp_path / "home/.codex/skills/gonogo/SKILL.md").is_file()
 
 
 def test_shown_and_refused_in_one_line(tmp_path: Path) -> None:
-    assert gonogo(tmp_path, "skills", "show", "--lang", "zh").stdout == skill("zh")
+    assert gonogo(tmp_path, "skills", "show", "--lang", "zh").stdout == skill_text("zh")
     done = gonogo(tmp_path, "skills", "remove")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError):
-        install("text", str(tmp_path / "file"), install_globally=False, force=False)
+        install_skill("text", str(tmp_path / "file"), install_globally=False, force=False)

@@ -269,8 +269,8 @@ def test_any_two_rehearsals_of_the_history_are_compared(client: TestClient, proj
     store = ReportStore(project)
     for number, activations in enumerate((1.0, 2.0)):
         made = StoredReport(f"{number}" * 12, "rehearse", "", "bash launch.sh", 1000.0 + number, 1.0, 0)
-        store.keep(made, render(rehearsed(activations), "html", "en"))
-    store.keep(StoredReport("2" * 12, "check", "", "bash launch.sh", 1002.0, 1.0, 0), "<p>no rehearsal</p>")
+        store.store_report(made, render(rehearsed(activations), "html", "en"))
+    store.store_report(StoredReport("2" * 12, "check", "", "bash launch.sh", 1002.0, 1.0, 0), "<p>no rehearsal</p>")
     # The older is the one before, in whichever order they are named.
     answer = client.post(f"/{TOKEN}/api/compare", json={"one": "1" * 12, "other": "0" * 12})
     assert answer.status_code == 200

@@ -230,7 +230,7 @@ def _have_programs_forked(fresh: dict[bytes, bytes]) -> None:
     """Have first processes run the code of a Python that is ``sys.executable -c`` themselves."""
     from gonogo.confinement.inside import init
 
-    start = init.WorldServer._become
+    start = init.WorldServer._exec_program
     executable = os.fsencode(sys.executable)
 
     def become(self: Any, words: list[bytes], environment: list[bytes], *rest: Any) -> Any:
@@ -238,13 +238,13 @@ def _have_programs_forked(fresh: dict[bytes, bytes]) -> None:
         if words[0] != executable or words[1] != b"-c" or _read_at_start(variables) != fresh:
             start(self, words, environment, *rest)
         try:
-            self._prepare(*rest)
+            self._prepare_process(*rest)
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
             os._exit(126)
         raise _Started([os.fsdecode(word) for word in words], variables)
 
-    init.WorldServer._become = become  # type: ignore[method-assign, assignment]
+    init.WorldServer._exec_program = become  # type: ignore[method-assign, assignment]
 
 
 def _read_at_start(variables: Any) -> dict[bytes, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tables import with_tables
 
-from gonogo.cli.explain import page_of
+from gonogo.cli.explain import hazard_markdown
 from gonogo.finding import Text
 from gonogo.hazards.index import all_hazards
 from gonogo.hazards.pack import stages_of
@@ -123,7 +123,7 @@ def _write_hazards(target: Path, hazards: dict[str, str], language: str) -> list
         path = hazards[hazard.name]
         theme = hazard.theme
         (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).write_text(_with_hazards(page_of(hazard, language), hazards, path), encoding="utf-8")
+        (target / path).write_text(_with_hazards(hazard_markdown(hazard, language), hazards, path), encoding="utf-8")
         title = hazard.title.in_language(language)
         by_theme.setdefault(theme, []).append({hazard.name: path})
         place = path.removeprefix("hazards/")

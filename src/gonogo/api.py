@@ -11,7 +11,7 @@ from pathlib import Path
 from gonogo.finding import Report
 from gonogo.finding.call import Invocation, machine_options
 from gonogo.finding.language import choose_language
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 
 Words = str | Sequence[str]
 """A command, either as one string as typed or as a list of words."""
@@ -21,9 +21,9 @@ class DisplayedReport(Report, frozen=True):
     """A report that displays itself: as a page in a notebook, as text elsewhere, in the language of the locale."""
 
     def _repr_html_(self) -> str:
-        from gonogo.report.html.frame import framed
+        from gonogo.report.html.frame import in_iframe
 
-        return framed(self.as_("html"))
+        return in_iframe(self.as_("html"))
 
     def __repr__(self) -> str:
         return self.as_("text")
@@ -72,7 +72,7 @@ def rehearse_command(
     Raises UserError for everything that the user has to change.
     """
     from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
-    from gonogo.rehearse.display import live_display, progress_lines
+    from gonogo.rehearse.display import live_display, progress_line_printer
     from gonogo.rehearse.request import RehearsalRequest
 
     language = choose_language(None, os.environ)
@@ -86,7 +86,7 @@ def rehearse_command(
         timeout=timeout,
         env=tuple(env),
     )
-    say = progress_lines(language)
+    say = progress_line_printer(language)
     with live_display(language) as shown:
         _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
     return _displayed_report(
@@ -108,5 +108,5 @@ def _split_command(command: Words) -> list[str]:
 
 def _displayed_report(report: Report, call: Invocation) -> DisplayedReport:
     sys.stderr.flush()
-    report = called(report, call)
+    report = with_invocation(report, call)
     return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

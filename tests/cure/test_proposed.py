@@ -11,7 +11,7 @@ from made_up import Rehearsals, error, project
 from gonogo.finding import Finding
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.trials.cure.proposed import Proposal, prove
+from gonogo.trials.cure.proposed import Proposal, prove_proposals
 from gonogo.trials.cure.proposed_code import rejection_reason
 from gonogo.trials.cure.request import CureRequest
 
@@ -34,7 +34,7 @@ def proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cured_by: str, *propo
         return () if any(cured_by in text for text in texts) else (error("program-raises"),)
 
     before = {path: path.read_bytes() for path in folder.rglob("*")}
-    found = prove(proposals, CureRequest(RehearsalRequest(["bash", "launch.sh"])), scratch, Rehearsals(judge))
+    found = prove_proposals(proposals, CureRequest(RehearsalRequest(["bash", "launch.sh"])), scratch, Rehearsals(judge))
     assert {path: path.read_bytes() for path in folder.rglob("*")} == before
     return found
 
@@ -91,12 +91,12 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"kind": "python", "file": "launch.sh", "before": "torchrun", "after": "reboot"}, "not one of the run's"),
     (
         {"kind": "python", "file": "train.py", "before": "os.system('ls')", "after": "os.system('id')"},
-        "passed to os.system",
+        "arguments of os.system",
     ),
-    ({"kind": "python", "file": "train.py", "before": "print(STEPS)", "after": "os.system(STEPS)"}, "calls something"),
+    ({"kind": "python", "file": "train.py", "before": "print(STEPS)", "after": "os.system(STEPS)"}, "adds a call"),
     ({"kind": "python", "file": "train.py", "before": "import torch", "after": "import torch, pty"}, "adds an import"),
-    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = evil"}, "refers to a new name"),
-    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = 'rm -rf ~'"}, "text that is no"),
+    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = evil"}, "uses a new name"),
+    ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS = 'rm -rf ~'"}, "string that is no"),
     ({"kind": "python", "file": "train.py", "before": "STEPS = 4", "after": "STEPS ="}, "not valid Python"),
     ({"kind": "python", "file": "train.py", "before": "S", "after": "x"}, "exactly once"),
     ({"kind": "shell", "name": "rm -rf /"}, "not a setting"),

@@ -58,7 +58,7 @@ def found(guard: Guard, model: nn.Module, *batches: torch.Tensor) -> tuple[list[
         loss = model(batch).mean()
         guard.check_loss(loss)
         loss.backward()
-        guard.stepped(guard.step + 1)
+        guard.record_step(guard.step + 1)
     guard._look_for_loss()
     assert guard.writer is not None
     guard.writer.flush()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gonogo.guard.tensors.modules import Names
-from gonogo.guard.tensors.operands import operands_of
+from gonogo.guard.tensors.operands import failure_operands
 
 
 class Inner(nn.Module):
@@ -63,15 +63,15 @@ def failure(model: Inner, what: str) -> TracebackType | None:
 )
 def test_operands(what: str, expected: dict[str, str | None]) -> None:
     model = Inner()
-    found = operands_of(failure(model, what), Names(model))
+    found = failure_operands(failure(model, what), Names(model))
     assert {one.name: one.parameter for one in found} == expected
 
 
 def test_a_view_of_a_parameter_has_its_name() -> None:
     model = Inner()
     names = Names(model)
-    assert names.of_tensor(model.first.weight.data.view(-1)) == ("first.weight", "parameter")
-    assert names.of_tensor(torch.ones(3)) == (None, "unknown")
-    assert names.of_module(model.layers[0]) == "layers.0"
-    assert names.of_module(model) == "Inner"
-    assert names.of_module(nn.Linear(1, 1)) is None
+    assert names.tensor_name_and_kind(model.first.weight.data.view(-1)) == ("first.weight", "parameter")
+    assert names.tensor_name_and_kind(torch.ones(3)) == (None, "unknown")
+    assert names.module_path(model.layers[0]) == "layers.0"
+    assert names.module_path(model) == "Inner"
+    assert names.module_path(nn.Linear(1, 1)) is None

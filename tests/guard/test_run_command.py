@@ -21,7 +21,7 @@ from gonogo.evidence.guarded.records import StartRecord
 from gonogo.guard.child import CommandStartError, run_child
 from gonogo.guard.parent import default_folder
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
-from gonogo.guard.watch import Watch
+from gonogo.guard.watch import TroubleWatch
 
 
 def gonogo(*words: str, **named: object) -> subprocess.CompletedProcess[str]:
@@ -292,17 +292,17 @@ class TestAroundIt:
         clock = [0.0]
         monkeypatch.setattr(time, "monotonic", lambda: clock[0])
         told: list[float] = []
-        watch = Watch(tmp_path, lambda: told.append(clock[0]))
+        watch = TroubleWatch(tmp_path, lambda: told.append(clock[0]))
         (tmp_path / "rank-0.jsonl").write_text('{"kind":"start"}\n')
-        watch.look()
+        watch.poll()
         assert told == []
         with (tmp_path / "rank-0.jsonl").open("a") as file:
             file.write('{"kind":"stall"}\n')
-        watch.look()
+        watch.poll()
         clock[0] = 4.0
-        watch.look()
+        watch.poll()
         assert told == [4.0]
         for _ in range(10):
             clock[0] += 1
-            watch.look()
+            watch.poll()
         assert told == [4.0]

@@ -10,7 +10,7 @@ from guard.worlds import ROOT
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.guard.rank import exceptions
-from gonogo.guard.rank.exceptions import FailureContext, annotate, described
+from gonogo.guard.rank.exceptions import FailureContext, annotate, context_lines
 
 CONTEXT = FailureContext(
     module="layers.0",
@@ -32,8 +32,8 @@ ENGLISH = [
 
 
 def test_what_is_told() -> None:
-    assert described(CONTEXT, ("rank 1", "step 2"), "en") == ENGLISH
-    chinese = "\n".join(described(CONTEXT, ("rank 1",), "zh"))
+    assert context_lines(CONTEXT, ("rank 1", "step 2"), "en") == ENGLISH
+    chinese = "\n".join(context_lines(CONTEXT, ("rank 1",), "zh"))
     assert "模块 layers.0（Linear）" in chinese
     assert "参数 layers.0.weight" in chinese
 

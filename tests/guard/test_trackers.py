@@ -115,17 +115,17 @@ def test_nothing_is_imported_and_no_run_is_started(monkeypatch: pytest.MonkeyPat
     for name in (*TRACKERS, "tensorboardX"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(trackers, "writers", {})
-    assert trackers.found() == []
+    assert trackers.find_trackers() == []
     assert not set(TRACKERS) & set(sys.modules)
     idle = ModuleType("wandb")
     idle.run = None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", idle)
     monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(active_run=lambda: None))
     monkeypatch.setitem(sys.modules, "swanlab", SimpleNamespace(has_run=lambda: False))
-    assert trackers.found() == []
+    assert trackers.find_trackers() == []
 
 
 def test_of_writers_in_folders_of_each_other_the_outer_one_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trackers, "writers", {"/runs/a": object, "/runs/a/1716": object})
-    [tracker] = trackers.found()
+    [tracker] = trackers.find_trackers()
     assert tracker.key == "tensorboard /runs/a"

@@ -17,36 +17,36 @@ from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.memory import Trend
 from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.rank.joining import ABSENT, _decision, differences
+from gonogo.guard.rank.joining import ABSENT, _decide_together_or_alone, find_differences
 from gonogo.guard.rank.worker import Guard, StallNotice, StallWatch
 
 
 def test_a_stall_is_told_at_growing_intervals_and_when_it_ends() -> None:
     watch = StallWatch(10.0)
-    told = [(now, watch.look(float(now), 0.0, 0.1, False)) for now in range(100)]
+    told = [(now, watch.due_notice(float(now), 0.0, 0.1, False)) for now in range(100)]
     assert [(now, one) for now, one in told if one] == [
         (10, StallNotice(10.0)),
         (20, StallNotice(20.0, 1)),
         (40, StallNotice(40.0, 2)),
         (80, StallNotice(80.0, 3)),
     ]
-    assert watch.look(101.0, 100.5, 0.1, False) == StallNotice(100.5, over=True)
-    assert watch.look(105.0, 100.5, 0.1, False) is None
-    assert watch.look(111.0, 100.5, 0.1, False) == StallNotice(10.5)
+    assert watch.due_notice(101.0, 100.5, 0.1, False) == StallNotice(100.5, over=True)
+    assert watch.due_notice(105.0, 100.5, 0.1, False) is None
+    assert watch.due_notice(111.0, 100.5, 0.1, False) == StallNotice(10.5)
 
 
 @pytest.mark.parametrize(("median", "loading", "limit"), [(0.1, False, 10), (3.0, False, 30), (0.0, True, 50)])
 def test_long_steps_and_loading_take_longer_to_be_a_stall(median: float, loading: bool, limit: int) -> None:
     watch = StallWatch(10.0)
-    assert watch.look(limit - 1.0, 0.0, median, loading) is None
-    assert watch.look(float(limit), 0.0, median, loading) is not None
+    assert watch.due_notice(limit - 1.0, 0.0, median, loading) is None
+    assert watch.due_notice(float(limit), 0.0, median, loading) is not None
 
 
 def test_steady_growth_is_a_trend() -> None:
     trend = Trend()
     for step in range(30):
         trend.add(step, 1000 + 50 * step + step % 3)
-    assert trend.per_step() == pytest.approx(50, abs=1)
+    assert trend.growth_per_step() == pytest.approx(50, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_other_shapes_are_no_trend(sizes: list[int]) -> None:
     trend = Trend()
     for step, size in enumerate(sizes):
         trend.add(step, size)
-    assert trend.per_step() == 0.0
+    assert trend.growth_per_step() == 0.0
 
 
 def test_memory_is_sampled() -> None:
-    taken = memory.sample(0)
+    taken = memory.sample_memory(0)
     available, total = memory.host_memory()
     assert 1 << 20 < taken.host_bytes < total
     assert 0 < available <= total
@@ -80,7 +80,7 @@ def test_what_ranks_differ_in() -> None:
         for rank in range(4)
     }
     stated[3].facts["NCCL_ALGO"] = "Ring"
-    absent, config_differs = differences(stated)
+    absent, config_differs = find_differences(stated)
     assert (absent.fact, absent.values) == ("NCCL_ALGO", {ABSENT: (0, 1, 2), "Ring": (3,)})
     assert (config_differs.fact, config_differs.values) == ("config", {"False": (0, 1, 3), "True": (2,)})
     assert config_differs.details == {"stage": {"3": (0, 1, 3), "2": (2,)}}
@@ -121,7 +121,7 @@ def test_a_record_that_cannot_be_written_is_a_fault_and_the_next_is_written(tmp_
     writer = RecordWriter(str(tmp_path), 0)
     writer.put(StepRecord(1.0, step=object()))  # type: ignore[arg-type]
     writer.write_now(StepRecord(2.0, step=2))
-    writer.beat(3, "forward", True, 9)
+    writer.write_heartbeat(3, "forward", True, 9)
     writer.close()
     [rank] = read_run(tmp_path).ranks
     assert [step.step for step in rank.steps] == [2]
@@ -136,7 +136,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, capsys: pytest.Captu
     writer = RecordWriter(str(tmp_path / "file" / "folder"), 0)
     assert writer.broken
     writer.write_now(StepRecord(1.0))
-    writer.beat(1, "step", False, 0)
+    writer.write_heartbeat(1, "step", False, 0)
     assert capsys.readouterr().err.count("gonogo") == 1
 
 
@@ -152,9 +152,9 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
     guard.steps.begin(0.0)
     for step in range(1, 40):
         guard.step = step
-        guard.steps.ended(2.0 * step)
+        guard.steps.end_step(2.0 * step)
         held = (3 << 30) + step * (100 << 20)
-        guard.steps.sampled(step, RankMemoryRecord(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
+        guard.steps.store_sample(step, RankMemoryRecord(0.0, held, (16 << 30) - held, held, held, held, 12 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
@@ -173,8 +173,8 @@ def test_memory_that_grows_but_lasts_is_not_warned_of(tmp_path: Path) -> None:
     guard.steps.begin(0.0)
     for step in range(1, 40):
         guard.step = step
-        guard.steps.ended(2.0 * step)
-        guard.steps.sampled(step, RankMemoryRecord(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
+        guard.steps.end_step(2.0 * step)
+        guard.steps.store_sample(step, RankMemoryRecord(0.0, (3 << 30) + step * (1 << 20), 16 << 30))
         guard.write_pending_steps()
     assert guard.writer is not None
     guard.writer.flush()
@@ -187,7 +187,7 @@ def decisions(late: float, patience: float) -> list[tuple[str, bool]]:
 
     def arrive(after: float) -> None:
         time.sleep(after)
-        found.append(_decision(store, 4, patience))
+        found.append(_decide_together_or_alone(store, 4, patience))
 
     ranks = [threading.Thread(target=arrive, args=(late if rank == 2 else 0.0,)) for rank in range(4)]
     for rank in ranks:

@@ -23,7 +23,7 @@ from gonogo.evidence.rehearsal.base_table import strip_peft_wrappers
 from gonogo.finding import Report, Verdict
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.lives.result_report import ResultReport
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.lives import StageCommands
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -141,7 +141,7 @@ def rehearse_cell(cell: BaseCell, folder: Path) -> Report:
     base = "" if "--base=" in cell.words else "--base=base "
     commands = {stage: f"python on_base.py use {told}" for stage, told in uses.items() if told}
     try:
-        _, report = rehearsed(
+        _, report = rehearse_and_report(
             RehearsalRequest(
                 shlex.split(f"python on_base.py train {base}{cell.words}"), gpus="1xH100-80G", as_installed=True,
                 timeout=_TIMEOUT, life=stages, stage_commands=StageCommands(**commands),

@@ -12,7 +12,7 @@ from results import write_base
 
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.rehearse import interruptions
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.interruptions import SaveMoment
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -92,7 +92,7 @@ def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
 
     interruptions._select_moments = compared
     try:
-        _, report = rehearsed(
+        _, report = rehearse_and_report(
             RehearsalRequest(
                 ["torchrun", "--nproc_per_node", str(cell.ranks), *cell.words.split()], gpus=f"{cell.ranks}xH100-80G",
                 ranks="all", as_installed=True,

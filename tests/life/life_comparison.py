@@ -13,7 +13,7 @@ from frameworks_installed import framework
 
 from gonogo.finding import Report, Verdict
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.request import RehearsalRequest
 
 _NEAR = 0.03
@@ -46,7 +46,7 @@ def _rehearsed(cell: Cell, folder: Path) -> Report:
         os.environ["NPROC_PER_NODE"] = str(cell.ranks)  # by which ms-swift is launched
     os.chdir(folder)
     try:
-        _, report = rehearsed(
+        _, report = rehearse_and_report(
             RehearsalRequest(
                 shlex.split(cell.command), gpus=f"{cell.ranks}xH100-80G", ranks="all", as_installed=True, life=STAGES,
                 resume_with=cell.resume_with, resume_on=f"{cell.then}xH100-80G" if cell.then != cell.ranks else None,

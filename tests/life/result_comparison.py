@@ -12,7 +12,7 @@ from results import ResultCell, write_base
 
 from gonogo.finding import Report
 from gonogo.finding.lives.result_report import ResultReport
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.lives import StageCommands
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -27,7 +27,7 @@ def judged(cell: ResultCell, truth: Mapping[str, Any] | None, folder: Path) -> t
     commands = {stage: f"python {command}" for stage, command in given.items() if command is not None}
     commands |= {"serve": cell.engine} if cell.engine is not None else {}
     try:
-        _, report = rehearsed(
+        _, report = rehearse_and_report(
             RehearsalRequest(
                 shlex.split(cell.command), gpus="2xH100-80G", ranks="all", as_installed=True, life=stages,
                 stage_commands=StageCommands(**commands),

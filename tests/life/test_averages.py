@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.request import RehearsalRequest
 
 _PROGRAMS = Path(__file__).parent / "programs"
@@ -37,7 +37,7 @@ def test_averaged_weights(
     monkeypatch.chdir(tmp_path)
     command = ["python", "averaged.py", *words.split()]
     life = ("train", "save", "kill", "resume")
-    _, report = rehearsed(RehearsalRequest(command, gpus="1xH100-80G", as_installed=True, life=life))
+    _, report = rehearse_and_report(RehearsalRequest(command, gpus="1xH100-80G", as_installed=True, life=life))
     found = report.rehearsal.life if report.rehearsal is not None else None
     assert isinstance(found, LifeReport), report.skipped
     averages = [row for row in found.states if row.kind == "average"]
@@ -70,7 +70,9 @@ def test_averages_of_gathered_weights(
     monkeypatch.chdir(tmp_path)
     command = ["torchrun", "--nproc_per_node", "2", "averaged_engine.py", *words.split()]
     life = ("train", "save", "kill", "resume")
-    _, report = rehearsed(RehearsalRequest(command, gpus="2xH100-80G", ranks="all", as_installed=True, life=life))
+    _, report = rehearse_and_report(
+        RehearsalRequest(command, gpus="2xH100-80G", ranks="all", as_installed=True, life=life)
+    )
     found = report.rehearsal.life if report.rehearsal is not None else None
     assert isinstance(found, LifeReport), report.skipped
     averages = {row.name: row.status for row in found.states if row.kind == "average"}

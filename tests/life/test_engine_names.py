@@ -61,11 +61,11 @@ def test_a_folder_without_weights(tmp_path: Path) -> None:
     ],
 )
 def test_vllms_server_is_read_not_run(given: str, rest: list[str] | None) -> None:
-    words = StageCommands(serve=given).of("serve")
+    words = StageCommands(serve=given).command_of("serve")
     assert words == ([sys.executable, "-m", "gonogo.virtual.checkpoint_programs", *rest] if rest else given.split())
-    assert StageCommands(merge=given).of("merge") == given.split()
+    assert StageCommands(merge=given).command_of("merge") == given.split()
     with pytest.raises(UserError):
-        StageCommands(serve="vllm serve 'out").of("serve")
+        StageCommands(serve="vllm serve 'out").command_of("serve")
 
 
 def test_the_options_of_vllm_serve() -> None:

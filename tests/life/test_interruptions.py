@@ -17,9 +17,9 @@ from gonogo.rehearse import interruptions
 from gonogo.rehearse.interruptions import (
     SaveMoment,
     _files_with_state,
-    _written_at,
-    moments,
+    _files_written_by,
     restore_tree_at,
+    save_moments,
     write_events,
 )
 
@@ -48,7 +48,7 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
     )  # fmt: skip
     events = write_events(first, tree)
     assert [event.at for event in events] == [1.0, 2.0, 4.0, 5.0, 6.0]
-    every = moments(events, {"/x/ck.tmp/model.pt", "/x/ck.tmp/optimizer.pt"})
+    every = save_moments(events, {"/x/ck.tmp/model.pt", "/x/ck.tmp/optimizer.pt"})
     assert every == [SaveMoment(1, torn=True), SaveMoment(1), SaveMoment(2, torn=True), SaveMoment(2), SaveMoment(3)]
     at = {}
     for number, moment in enumerate(every):
@@ -58,7 +58,7 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
     assert at[1] == {"x/ck.tmp/model.pt": 8, "x/log.txt": 8}
     assert at[3] == {"x/ck.tmp/model.pt": 8, "x/ck.tmp/optimizer.pt": 8, "x/log.txt": 8}
     assert at[4] == {"x/ck/model.pt": 8, "x/ck/optimizer.pt": 8, "x/log.txt": 8}
-    assert moments(events, set()) == []
+    assert save_moments(events, set()) == []
 
 
 def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_path: Path) -> None:
@@ -75,11 +75,11 @@ def test_one_rank_is_killed_and_the_others_go_on_up_to_the_next_collective(tmp_p
     assert [(event.path, event.rank) for event in events] == [
         ("/x/model.pt", 0), ("/x/shard_0.pt", 0), ("/x/shard_1.pt", 1), ("/x/log_1", 1), ("/x/latest", 0)
     ]  # fmt: skip
-    every = moments(events, {"/x/model.pt", "/x/shard_0.pt", "/x/shard_1.pt"})
+    every = save_moments(events, {"/x/model.pt", "/x/shard_0.pt", "/x/shard_1.pt"})
     alone = [one for one in every if one.is_alone]
     # Before its first file, rank 0 has written nothing, and rank 1 all it writes before the collective. That rank 1
     # lacks a file is what is there between two writes as well.
-    assert [(one.number, one.happened(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
+    assert [(one.number, one.indices_of_past_events(events)) for one in alone] == [(0, (2, 3)), (1, (0, 2, 3))]
     restore_tree_at(tree, tmp_path / "alone", events, alone[1])
     assert _files(tmp_path / "alone") == {"x/log_1": 8, "x/model.pt": 8, "x/shard_1.pt": 8}
 
@@ -92,7 +92,7 @@ def test_no_file_is_in_a_folder_that_has_not_its_name_yet(tmp_path: Path) -> Non
     for name in "abc":
         (tmp_path / "x" / "ck" / name).write_text("1")
     events = write_events(record, tmp_path)
-    assert [one for one in moments(events, {"/x/tmp/a"}) if one.is_alone] == []
+    assert [one for one in save_moments(events, {"/x/tmp/a"}) if one.is_alone] == []
 
 
 def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_what_a_later_save_removes_is_there_until_then(tmp_path: Path) -> None:
     assert _files(tmp_path / "before") == {"x/ck.tmp/model.pt": 4, "x/ck/model.pt": 8, "x/new/model.pt": 8}
     restore_tree_at(tree, tmp_path / "removed", events, SaveMoment(1), below)
     assert _files(tmp_path / "removed") == {"x/ck.tmp/model.pt": 4, "x/new/model.pt": 8}
-    assert _written_at(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
-    assert _written_at(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
+    assert _files_written_by(events, SaveMoment(0)) == ["/x/ck.tmp/model.pt"]
+    assert _files_written_by(events, SaveMoment(2)) == ["/x/ck/model.pt", "/x/ck"]
 
 
 def test_what_a_later_save_replaces_is_there_again_under_the_name_that_it_had_then(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_a_save_that_removes_the_one_before_is_killed_right_after_it() -> None:
     )  # fmt: skip
     events = later.ranks[0].life.file_events if later.ranks[0].life is not None else []
     state = {"/x/ck/model.pt"}
-    assert [one.number for one in moments(events, state, {"/x/old/model.pt"}) if not one.torn] == [1, 2, 3]
-    assert [one.number for one in moments(events, state, {"/x/other/model.pt"}) if not one.torn] == [2, 3]
+    assert [one.number for one in save_moments(events, state, {"/x/old/model.pt"}) if not one.torn] == [1, 2, 3]
+    assert [one.number for one in save_moments(events, state, {"/x/other/model.pt"}) if not one.torn] == [2, 3]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="marks of overlays belong to root")

@@ -16,9 +16,9 @@ from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.lives import (
     StageCommands,
     add_files_of_other_ranks,
-    check_life,
     check_life_options,
-    second_command,
+    parse_life_stages,
+    resume_command,
 )
 from gonogo.report.lives.state_tables import life_tables
 
@@ -40,7 +40,7 @@ from gonogo.report.lives.state_tables import life_tables
     ],
 )
 def test_the_second_command(command: str, words: str | None, gpus: int | None, second: str) -> None:
-    assert " ".join(second_command(command.split(), words, gpus)) == second
+    assert " ".join(resume_command(command.split(), words, gpus)) == second
 
 
 @pytest.mark.parametrize(
@@ -52,31 +52,31 @@ def test_the_second_command(command: str, words: str | None, gpus: int | None, s
 )
 def test_stages_that_are_none(life: str) -> None:
     with pytest.raises(UserError, match="--life"):
-        check_life(life, None, None)
+        parse_life_stages(life, None, None)
 
 
 def test_options_that_do_not_go_together() -> None:
-    assert check_life(None, None, None) == ()
-    assert check_life("Train, save,kill,resume", None, None) == ("train", "save", "kill", "resume")
-    assert check_life("save,kill,resume,merge", None, None) == ("save", "kill", "resume", "merge")
-    assert check_life("save,convert", None, None, StageCommands(convert="python a.py")) == ("save", "convert")
+    assert parse_life_stages(None, None, None) == ()
+    assert parse_life_stages("Train, save,kill,resume", None, None) == ("train", "save", "kill", "resume")
+    assert parse_life_stages("save,kill,resume,merge", None, None) == ("save", "kill", "resume", "merge")
+    assert parse_life_stages("save,convert", None, None, StageCommands(convert="python a.py")) == ("save", "convert")
     with pytest.raises(UserError, match="--merge-with needs --life train,save,merge"):
-        check_life("save,serve", None, None, StageCommands(merge="python a.py"))
+        parse_life_stages("save,serve", None, None, StageCommands(merge="python a.py"))
     with pytest.raises(UserError, match="--serve-with 'a: No closing quotation"):
-        check_life("save,serve", None, None, StageCommands(serve="'a"))
+        parse_life_stages("save,serve", None, None, StageCommands(serve="'a"))
     for stage in ("convert", "merge", "serve"):
         with pytest.raises(UserError, match=f"--{stage}-with is empty"):
-            check_life(f"save,{stage}", None, None, StageCommands(**{stage: " "}))
+            parse_life_stages(f"save,{stage}", None, None, StageCommands(**{stage: " "}))
     with pytest.raises(UserError, match="--resume-with is empty"):
-        check_life("save,kill,resume", None, "")
+        parse_life_stages("save,kill,resume", None, "")
     with pytest.raises(UserError, match="--resume-on needs --life"):
-        check_life(None, "4xH100-80G", None)
+        parse_life_stages(None, "4xH100-80G", None)
     with pytest.raises(UserError, match="--resume-with needs --life"):
-        check_life(None, None, "--resume")
+        parse_life_stages(None, None, "--resume")
     with pytest.raises(UserError, match="--ray"):
         check_life_options(("save",), "auto", has_viewer_output=False)
     with pytest.raises(UserError, match="No closing quotation"):
-        second_command(["python", "a.py"], "'out", None)
+        resume_command(["python", "a.py"], "'out", None)
 
 
 def _rank(rank: int, *written: str) -> RankRecord:

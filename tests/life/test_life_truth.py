@@ -19,7 +19,7 @@ from cells import PROGRAMS, STAGES
 
 from gonogo.finding import Report, Verdict
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.request import RehearsalRequest
 
 
@@ -44,7 +44,7 @@ def said(
     """What gonogo says of the same command, without a GPU."""
     monkeypatch.chdir(folder)
     options = {"gpus": "2xH100-80G", "ranks": "all", "as_installed": True, "life": STAGES, **options}
-    _, report = rehearsed(RehearsalRequest(command, **options))
+    _, report = rehearse_and_report(RehearsalRequest(command, **options))
     assert report.rehearsal is not None
     life = report.rehearsal.life
     assert isinstance(life, LifeReport), report.skipped

@@ -33,7 +33,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def key(asked: PlanRequest, folder: Path, cell: Measurement = CELL) -> str:
     folder.mkdir(exist_ok=True)
     meter = Meter(asked, folder, lambda done, every: None)
-    return cache.key_of(meter._make_job("cell", cell), asked.machine.accelerator, folder)
+    return cache.measurement_key(meter._make_job("cell", cell), asked.machine.accelerator, folder)
 
 
 def test_the_place_of_the_model_and_of_the_scratch_folder_do_not_matter(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def kept(number: int) -> bytes:
 
 def _write_and_read(number: int, wrong: Any) -> None:
     for _ in range(20):
-        cache.keep("key", kept(number))
-        found = cache.cached("key", Measured)
+        cache.cache_answer("key", kept(number))
+        found = cache.read_cached_answer("key", Measured)
         if found is None or set(found.record.events) != {f"event of {found.record.rank}"}:
             wrong.value += 1
 
@@ -112,19 +112,19 @@ def test_two_processes_never_read_half_an_answer() -> None:
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
     assert wrong.value == 0
-    assert [path.name for path in cache.store().folder.iterdir()] == ["key.json"]
+    assert [path.name for path in cache.answer_cache().folder.iterdir()] == ["key.json"]
 
 
 def test_what_can_not_be_read_is_rehearsed_again() -> None:
-    cache.store().folder.mkdir(parents=True)
-    (cache.store().folder / "key.json").write_bytes(kept(1)[:100])
-    assert cache.cached("key", Measured) is None
-    assert cache.cached("another", ModelFacts) is None
+    cache.answer_cache().folder.mkdir(parents=True)
+    (cache.answer_cache().folder / "key.json").write_bytes(kept(1)[:100])
+    assert cache.read_cached_answer("key", Measured) is None
+    assert cache.read_cached_answer("another", ModelFacts) is None
 
 
 def test_what_is_kept_needs_no_process(tmp_path: Path) -> None:
     asked = request(model_in(tmp_path / "model"))
-    cache.keep(key(asked, tmp_path / "scratch"), kept(0))
+    cache.cache_answer(key(asked, tmp_path / "scratch"), kept(0))
     with Meter(asked, tmp_path / "scratch", lambda done, every: None) as meter:
         (found,) = meter.measure([CELL])
         assert isinstance(found, Measured)

@@ -14,7 +14,7 @@ from gonogo.finding.text import Text
 from gonogo.finding.trials.planned import Model, Plan, StrategySummary
 from gonogo.report import FORMATS, render
 from gonogo.trials.plan.answer import skipped_checks
-from gonogo.trials.plan.price import MAX_SLOWDOWN, read_price, tokens_of, with_costs
+from gonogo.trials.plan.price import MAX_SLOWDOWN, parse_tokens, read_price, with_costs
 from gonogo.trials.plan.request import PlanRequest
 
 
@@ -54,10 +54,10 @@ def test_a_table_that_can_not_be_used_is_one_line(tmp_path: Path, text: str, sai
 
 def test_tokens() -> None:
     said = (None, "300M", "1.5b", "2000", "1T")
-    assert [tokens_of(text) for text in said] == [10**9, 3 * 10**8, 15 * 10**8, 2000, 10**12]
+    assert [parse_tokens(text) for text in said] == [10**9, 3 * 10**8, 15 * 10**8, 2000, 10**12]
     for wrong in ("", "lots", "0", "-1B", "1X", "inf"):
         with pytest.raises(UserError):
-            tokens_of(wrong)
+            parse_tokens(wrong)
 
 
 def a_plan(accelerator: str) -> Plan:

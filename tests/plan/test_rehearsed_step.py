@@ -8,7 +8,7 @@ import pytest
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key, parse_collective_key
 from gonogo.trials.plan import rehearsed_step
-from gonogo.trials.plan.rehearsed_step import last_whole_step, seconds_of
+from gonogo.trials.plan.rehearsed_step import last_whole_step, phase_seconds
 
 SPEED = find_accelerator("H100-80G").speed
 ALONE = (1, 1, 1)
@@ -39,9 +39,9 @@ def test_only_a_step_that_was_run_whole_is_timed() -> None:
 
 def test_a_small_model_waits_for_python() -> None:
     assert SPEED is not None
-    busy = seconds_of([_part(seconds=1e-4, operators=1000)], SPEED, ALONE)
+    busy = phase_seconds([_part(seconds=1e-4, operators=1000)], SPEED, ALONE)
     assert busy == pytest.approx(1000 * rehearsed_step.OPERATOR_SECONDS, rel=0.01)
-    hooked = seconds_of([_part(seconds=1e-4, operators=1000)], SPEED, ALONE, is_zero3=True)
+    hooked = phase_seconds([_part(seconds=1e-4, operators=1000)], SPEED, ALONE, is_zero3=True)
     assert hooked > 2 * busy
 
 
@@ -50,7 +50,7 @@ def test_what_is_waited_for_counts_whole_and_across_nodes_more() -> None:
     sent = 10 << 30
 
     def taken(key: str) -> float:
-        return seconds_of([_part(collectives={key: (1, sent)})], SPEED, ALONE)
+        return phase_seconds([_part(collectives={key: (1, sent)})], SPEED, ALONE)
 
     alone, waits = taken(collective_key("allreduce_", 1)), taken(collective_key("allreduce_", 8))
     beside = taken(collective_key("allreduce_", 8, is_async=True))
@@ -62,5 +62,5 @@ def test_what_is_waited_for_counts_whole_and_across_nodes_more() -> None:
 def test_a_pipeline_waits_at_its_ends_and_less_with_more_parts() -> None:
     assert SPEED is not None
     parts = [_part("forward"), _part("backward", seconds=2.0), _part("step", seconds=0.5)]
-    assert seconds_of(parts, SPEED, (4, 4, 1)) == pytest.approx(3.0 * (1 + 3 / 4) + 0.5)
-    assert seconds_of(parts, SPEED, (4, 4, 3)) == pytest.approx(3.0 * (1 + 3 / 12) + 0.5)
+    assert phase_seconds(parts, SPEED, (4, 4, 1)) == pytest.approx(3.0 * (1 + 3 / 4) + 0.5)
+    assert phase_seconds(parts, SPEED, (4, 4, 3)) == pytest.approx(3.0 * (1 + 3 / 12) + 0.5)

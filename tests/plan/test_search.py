@@ -14,7 +14,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.trials.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
-from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice, capacity_of
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice, usable_gpu_memory
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult, check_batch, search
@@ -65,10 +65,10 @@ def test_nothing_that_is_said_to_fit_does_not(gpus: str) -> None:
     plan = planned(asked)
     for choice in plan.fitting:
         if choice.source != "formula":  # the formula knows a real model, not this one
-            assert really_takes(choice, asked) * 1.05 <= capacity_of(asked)
+            assert really_takes(choice, asked) * 1.05 <= usable_gpu_memory(asked)
     for choice in plan.too_large:
         if choice.source != "formula":
-            assert really_takes(choice, asked) * (1 + UNCERTAINTY_BY_SOURCE["extended"]) > capacity_of(asked)
+            assert really_takes(choice, asked) * (1 + UNCERTAINTY_BY_SOURCE["extended"]) > usable_gpu_memory(asked)
 
 
 def test_what_is_measured_short_is_told_exactly_for_the_whole() -> None:
@@ -112,7 +112,7 @@ def most(unknown: Unknown, asked: PlanRequest, family: Family, value: int) -> bo
     length = value if unknown == "seq-len" else asked.seq_len
     world = value if unknown == "gpus" else asked.world_size
     taken = allocated(Measurement(Strategy(family, True, samples, 1), 0, length, world)) * 1.05
-    return taken * (1 + UNCERTAINTY_BY_SOURCE["rehearsed"]) <= capacity_of(asked)
+    return taken * (1 + UNCERTAINTY_BY_SOURCE["rehearsed"]) <= usable_gpu_memory(asked)
 
 
 @pytest.mark.parametrize("unknown", ["micro-batch", "seq-len", "gpus"])

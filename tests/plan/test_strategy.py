@@ -6,7 +6,7 @@ import pytest
 
 from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator
 from gonogo.trials.plan.roofline import collective_seconds, step_time
-from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
+from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, micro_batches, strategy_families
 from gonogo.virtual.tracing.operator_time import operator_seconds
 
 
@@ -17,15 +17,15 @@ def test_micro_batches_divide_a_ranks_share() -> None:
 
 
 def test_one_gpu_divides_nothing() -> None:
-    assert [family for family in families(1, nvme=False) if family.optimizer == "gpu"] == [Family(0)]
+    assert [family for family in strategy_families(1, nvme=False) if family.optimizer == "gpu"] == [Family(0)]
 
 
 def test_nvme_only_where_there_is_some() -> None:
-    assert not any("nvme" in (family.optimizer, family.parameters) for family in families(8, nvme=False))
-    assert any(family.optimizer == "nvme" for family in families(8, nvme=True))
+    assert not any("nvme" in (family.optimizer, family.parameters) for family in strategy_families(8, nvme=False))
+    assert any(family.optimizer == "nvme" for family in strategy_families(8, nvme=True))
 
 
-@pytest.mark.parametrize("family", list(families(8, nvme=True)))
+@pytest.mark.parametrize("family", list(strategy_families(8, nvme=True)))
 def test_the_three_sizes_of_a_batch_agree(family: Family) -> None:
     config = deepspeed_config(Strategy(family, True, 2, 4), world_size=8)
     assert config["train_batch_size"] == 64

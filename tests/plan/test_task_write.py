@@ -24,7 +24,7 @@ from gonogo.trials.plan.request import PlanOptions, build_plan_request
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.trials.plan.task.rollout import RolloutChoice
 from gonogo.trials.plan.task.settings import TaskOptions
-from gonogo.trials.plan.write import required_changes, write
+from gonogo.trials.plan.write import required_changes, write_strategy
 
 COLOCATED = RolloutChoice("colocate", share=0.3, sleep=True)
 SERVED = RolloutChoice("server", gpus=1)
@@ -57,8 +57,8 @@ def written(
     asked, _ = build_plan_request(options, None)
     strategy = Strategy(Family(3), True, 4, 2, **chosen)
     facts = replace(SEVEN_BILLION, hidden_size=width, engine=ENGINES)
-    choice = estimate_by_formula(asked.without(strategy.rollout.gpus), facts, strategy, NO_CALIBRATION)
-    write(folder / "written", choice, asked, facts)
+    choice = estimate_by_formula(asked.without_server_gpus(strategy.rollout.gpus), facts, strategy, NO_CALIBRATION)
+    write_strategy(folder / "written", choice, asked, facts)
     assert required_changes(choice, asked, facts)
     return folder / "written"
 

@@ -25,7 +25,7 @@ from gonogo.trials.plan.sizing.batches import global_batch, measured_accumulatio
 from gonogo.trials.plan.sizing.engine import generation_seconds
 from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
+from gonogo.trials.plan.task.rollout import RolloutChoice, engine_memory, memory_shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
 from gonogo.virtual.measuring.jobs import ModelFacts, PhasePeak
 from gonogo.virtual.measuring.post_training import make_word_tokenizer, sample_vocabulary_size, synthetic_rows
@@ -112,7 +112,7 @@ def test_a_reference_is_held_computed_before_or_the_model_without_adapters(tmp_p
 def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
     grpo = asked(tmp_path, task="grpo", generations=6)
     assert global_batch(grpo) == 72
-    assert global_batch(grpo.without(1)) == 84
+    assert global_batch(grpo.without_server_gpus(1)) == 84
     one = asked(tmp_path, "1xH100-80G", task="grpo")
     assert measured_accumulation(one, Strategy(Family(0), False, 1, 1)) == 2
     assert measured_accumulation(grpo, Strategy(Family(3), False, 2, 4)) == 2
@@ -124,29 +124,29 @@ def test_a_step_holds_all_completions_of_each_prompt(tmp_path: Path) -> None:
 
 def test_what_an_engine_takes_in_each_phase() -> None:
     rollout = RolloutChoice("colocate", tp=1, share=0.5, sleep=True)
-    engine = memory_of(ENGINES[0], rollout, 64, 80 * GIB)
+    engine = engine_memory(ENGINES[0], rollout, 64, 80 * GIB)
     awake = engine.weights + engine.cache + engine.graphs
     assert awake + engine.profiled_bytes == pytest.approx(40 * GIB, rel=1e-3)
     assert engine.bytes_in_phase("load") == 0
     assert engine.bytes_in_phase("generate") == awake
     assert engine.bytes_in_phase("sync") == engine.weights + engine.graphs
     assert engine.bytes_in_phase("backward") == engine.graphs
-    assert memory_of(ENGINES[0], replace(rollout, sleep=False), 64, 80 * GIB).bytes_in_phase("backward") == awake
+    assert engine_memory(ENGINES[0], replace(rollout, sleep=False), 64, 80 * GIB).bytes_in_phase("backward") == awake
 
 
 def test_it_starts_only_where_share_and_cache_are_surely_there() -> None:
-    engine = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.3), 64, 80 * GIB)
+    engine = engine_memory(ENGINES[0], RolloutChoice("colocate", share=0.3), 64, 80 * GIB)
     sequence = 1536 * ENGINES[0].cache_of_token
     assert engine.margin(sequence, 10 * GIB, 80 * GIB, 2 * GIB) > 0
     assert engine.margin(sequence, 54 * GIB, 80 * GIB, 2 * GIB) < 0
-    small = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.19), 64, 80 * GIB)
+    small = engine_memory(ENGINES[0], RolloutChoice("colocate", share=0.19), 64, 80 * GIB)
     assert small.margin(sequence, 0, 80 * GIB, 2 * GIB) < 0
-    assert min(shares(ENGINES[0], 64, 1536, 80 * GIB)) == 0.2
+    assert min(memory_shares(ENGINES[0], 64, 1536, 80 * GIB)) == 0.2
 
 
 def test_a_trainer_is_put_beside_another_engine_than_it_was_rehearsed_with() -> None:
     measured = peak_of({"forward": (20.0, 5.0), "generate": (12.0, 5.0)}, reserved=22.0)
-    engine = memory_of(ENGINES[0], RolloutChoice("colocate", share=0.5, sleep=True), 64, 80 * GIB)
+    engine = engine_memory(ENGINES[0], RolloutChoice("colocate", share=0.5, sleep=True), 64, 80 * GIB)
     found = with_engine(measured, engine)
     assert found.phases["forward"].allocated == 15 * GIB + engine.graphs
     assert found.highest is found.phases["generate"]
@@ -195,7 +195,7 @@ def test_engines_beside_the_trainer_and_on_gpus_of_their_own(tmp_path: Path) -> 
         ("colocate", 0), ("server", 1), ("server", 2), ("server", 4)
     }  # fmt: skip
     server = next(group for group in groups if group.gpus == 2)
-    assert candidates.on(2).world_size == 6
+    assert candidates.trainer_request(2).world_size == 6
     assert {choice.strategy.rollout.tp for choice in candidates.choices(server)} == {1, 2}
     colocated = next(group for group in groups if group.engine == "colocate" and group.family == Family(3))
     found = candidates.choices(colocated)
@@ -212,12 +212,12 @@ def test_on_several_nodes_a_server_has_a_node(tmp_path: Path) -> None:
     wide = replace(wide, machine=replace(wide.machine, nodes=2))
     candidates = Candidates(wide, FACTS, Meter())  # type: ignore[arg-type]
     assert {group.gpus for group in candidates.groups()} == {0, 8}
-    assert candidates.on(8).machine.nodes == 1
+    assert candidates.trainer_request(8).machine.nodes == 1
 
 
 def test_kto_takes_no_micro_batch_of_one(tmp_path: Path) -> None:
     candidates = Candidates(asked(tmp_path, task="kto"), FACTS, Meter())  # type: ignore[arg-type]
-    assert candidates.sizes(candidates.groups()[0]) == (2, 4, 8)
+    assert candidates.micro_batches(candidates.groups()[0]) == (2, 4, 8)
 
 
 def test_a_preference_trains_two_sequences(tmp_path: Path) -> None:
@@ -265,10 +265,10 @@ def test_the_most_that_fits_beside_an_engine(unknown: Unknown, tmp_path: Path) -
     if unknown == "generations":
         of_gpu = best.choice.strategy.micro_batch * best.choice.strategy.accumulation
         assert of_gpu == best.value  # eight prompts on eight GPUs
-        assert engine_layouts.holding(best.request, FACTS, of_gpu) is not None
+        assert engine_layouts.smallest_engine_for_step(best.request, FACTS, of_gpu) is not None
         if not best.at_limit:
             assert (
-                engine_layouts.holding(best.request, FACTS, of_gpu + 1) is None
+                engine_layouts.smallest_engine_for_step(best.request, FACTS, of_gpu + 1) is None
                 or best.choice.room.accelerator < 2 * GIB
             )
 

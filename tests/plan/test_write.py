@@ -21,7 +21,7 @@ from gonogo.finding.errors import UserError
 from gonogo.trials.plan.choice import estimate_by_formula
 from gonogo.trials.plan.closed_form import NO_CALIBRATION
 from gonogo.trials.plan.strategy import TUNING_METHODS, Family, Strategy, TuningMethod
-from gonogo.trials.plan.write import check_folder, required_changes, write
+from gonogo.trials.plan.write import check_folder, required_changes, write_strategy
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 
@@ -29,7 +29,9 @@ LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod = "full") -> Path:
     asked = request(model_in(folder / "model"), nodes=nodes, tune=tune)
     strategy = Strategy(family, family.zero == 3, 2, 4)
-    write(folder / "written", estimate_by_formula(asked, SEVEN_BILLION, strategy, NO_CALIBRATION), asked, SEVEN_BILLION)
+    write_strategy(
+        folder / "written", estimate_by_formula(asked, SEVEN_BILLION, strategy, NO_CALIBRATION), asked, SEVEN_BILLION
+    )
     return folder / "written"
 
 
@@ -98,7 +100,7 @@ def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_
     asked = request(tmp_path / "model", "2xA100-80G", tune=tune)
     choice = estimate_by_formula(asked, SEVEN_BILLION, Strategy(family, family.zero == 3, 2, 4), NO_CALIBRATION)
     folder = tmp_path / "written"
-    write(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
+    write_strategy(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
     shutil.copy(tmp_path / "data" / "train.jsonl", folder / "data.jsonl")
     environment = {**os.environ, **({"PYTHONPATH": str(framework("swift"))} if launcher == "swift" else {})}
     done = subprocess.run(

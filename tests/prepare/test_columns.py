@@ -6,8 +6,8 @@ import pytest
 
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.prepare.columns import looked_up_columns, with_kinds
-from gonogo.prepare.generated.rows import Maker
+from gonogo.prepare.columns import add_column_kinds, dict_key_columns
+from gonogo.prepare.generated.rows import RowGenerator
 
 
 def scripts(text: str) -> list[Script]:
@@ -26,10 +26,10 @@ TEMPLATES = 'TEMPLATES = {"multiple choice": "A", "OCR: read": "B"}\n'
     ],
 )
 def test_a_column_that_selects_a_dicts_entry_holds_its_keys(use: str) -> None:
-    columns = with_kinds(["task", "question"], scripts(use))
+    columns = add_column_kinds(["task", "question"], scripts(use))
     name, _, kind = columns[0].partition(":")
     assert columns[1] == "question"
-    rows = [Maker({name: kind, "question": "text"}, 20, {}).row(number) for number in range(4)]
+    rows = [RowGenerator({name: kind, "question": "text"}, 20, {}).row(number) for number in range(4)]
     assert {row["task"] for row in rows} == {"multiple choice", "OCR: read"}
 
 
@@ -43,4 +43,4 @@ def test_a_column_that_selects_a_dicts_entry_holds_its_keys(use: str) -> None:
     ],
 )
 def test_otherwise_a_column_says_nothing(use: str) -> None:
-    assert looked_up_columns(scripts(use)) == {}
+    assert dict_key_columns(scripts(use)) == {}

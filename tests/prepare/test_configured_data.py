@@ -10,14 +10,14 @@ import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.prepare import axolotl
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 from gonogo.prepare.required_inputs import RequiredInput
 
 
 def listed(command: list[str], tokens: int | None = 32) -> dict[str, RequiredInput]:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
-    given = InEnvironment(as_installed=True)
-    found = prepare(command, options_of(64, tokens, ()), given, write=True, probe=lambda: done)
+    given = EnvironmentOptions(as_installed=True)
+    found = prepare(command, parse_prepare_options(64, tokens, ()), given, write=True, probe=lambda: done)
     return {one.name: one for one in found.wanted if one.kind == "data"}
 
 
@@ -75,9 +75,9 @@ data:
     mask_prompt: false
 """)
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
-    given = InEnvironment(as_installed=True)
+    given = EnvironmentOptions(as_installed=True)
     command = ["python", "train.py", "--config", "lora.yaml"]
-    assert prepare(command, options_of(64, 32, ()), given, write=False, probe=lambda: done).wanted == []
+    assert prepare(command, parse_prepare_options(64, 32, ()), given, write=False, probe=lambda: done).wanted == []
 
 
 @pytest.mark.parametrize(

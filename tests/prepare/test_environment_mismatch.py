@@ -43,7 +43,7 @@ def record_of(folder: Path, kind: str, message: str, *, library: str = "", laid_
 def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
     """What is said instead of an error; None where it stays the program's."""
     folder = Path(record.cwd)
-    apply_limits(record, ProjectWorld.of(folder, folder, environment))
+    apply_limits(record, ProjectWorld.from_files(folder, folder, environment))
     (rank,) = record.ranks
     assert (rank.outcome == "unsupported") == bool(rank.unsupported)
     return rank.unsupported[0].why if rank.unsupported else None

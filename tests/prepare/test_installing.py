@@ -24,11 +24,11 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.prepare import prompts
 from gonogo.prepare.packages import build_overlay, consent, packages_for
-from gonogo.prepare.packages.building import BUILD_PACKAGES, broken_by_own_packages
+from gonogo.prepare.packages.building import BUILD_PACKAGES, conflicting_requirements
 from gonogo.prepare.packages.consent import InstallNotConfirmed
 from gonogo.prepare.packages.environment_build import GONOGO_DEPENDENCIES
 from gonogo.prepare.packages.full_environment import build_full_environment, existing_environment
-from gonogo.prepare.packages.installers import surroundings
+from gonogo.prepare.packages.installers import installer_environment
 from gonogo.prepare.packages.overlay import PackageOverlay
 
 
@@ -381,7 +381,7 @@ def test_installers_get_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     dropped |= dict.fromkeys(("UV_PUBLISH_TOKEN", "UV_NO_BINARY", "PIP_TARGET", "PIP_NO_BINARY"), "t")
     for name, value in {**kept, **dropped}.items():
         monkeypatch.setenv(name, value)
-    found = surroundings()
+    found = installer_environment()
     assert {name: found.get(name) for name in kept} == kept
     assert found.keys() & dropped.keys() == set()
 
@@ -475,5 +475,5 @@ def test_a_build_that_sees_own_packages_gets_what_they_break(tmp_path: Path) -> 
     (tmp_path / "requires.txt").write_text(f"{rules}\n[dev]\nruff<0.1\n")
     with tarfile.open(tmp_path / "old-1.0.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "requires.txt", "old-1.0/old.egg-info/requires.txt")
-    assert broken_by_own_packages(tmp_path / "old-1.0.tar.gz") == [f"pytest<{pytest_release}"]
-    assert broken_by_own_packages(tmp_path / "requires.txt") == []
+    assert conflicting_requirements(tmp_path / "old-1.0.tar.gz") == [f"pytest<{pytest_release}"]
+    assert conflicting_requirements(tmp_path / "requires.txt") == []

@@ -19,7 +19,7 @@ from gonogo.evidence.rehearsal.record import (
     RankRecord,
     RehearsalRecord,
 )
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.synthetic_data_failures import explain_data_failure
@@ -67,8 +67,8 @@ def failed(folder: Path, kind: str, message: str, line: int, function: str = "__
 def prepared_after(folder: Path, *records: RankRecord) -> None:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     worker = iter([*records, done, done, done])
-    given = InEnvironment(as_installed=True)
-    prepare(["python", "train.py"], options_of(8, 32, ()), given, write=True, probe=lambda: next(worker))
+    given = EnvironmentOptions(as_installed=True)
+    prepare(["python", "train.py"], parse_prepare_options(8, 32, ()), given, write=True, probe=lambda: next(worker))
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def rehearsed(rank: RankRecord, folder: Path) -> RankRecord:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
     (folder / "requirements.txt").write_text("torch\n")  # else a module that is missing is whatever nobody says
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank
 
 

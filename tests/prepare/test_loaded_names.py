@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 
 _PARSED = """
 import argparse
@@ -58,7 +58,7 @@ def _models(folder: Path, program: str) -> list[str]:
     (folder / "models.py").write_text("")
     (folder / "train.py").write_text(_PARSED + program)
     command = ["torchrun", "--nproc_per_node", "2", "train.py", "--model", "DiT-XL/2"]
-    found = prepare(command, options_of(8, None, []), InEnvironment(), write=False, probe=None)
+    found = prepare(command, parse_prepare_options(8, None, []), EnvironmentOptions(), write=False, probe=None)
     return [one.name for one in found.wanted if one.kind == "model"]
 
 

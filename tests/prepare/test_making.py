@@ -24,10 +24,10 @@ from gonogo.evidence.published.models import (
     tokenizer_layout,
 )
 from gonogo.finding.errors import UserError
-from gonogo.prepare.folder import write_folder
-from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture
+from gonogo.prepare.folder import write_prepared_folder
+from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, png_image
 from gonogo.prepare.generated.model_folder import model_files
-from gonogo.prepare.generated.rows import FORMATS, Maker, format_from_columns, text
+from gonogo.prepare.generated.rows import FORMATS, RowGenerator, format_from_columns, generate_text
 from gonogo.prepare.generated.sentencepiece import sentencepiece_model
 from gonogo.prepare.generated.tokenizer import tokenizer_files
 from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id
@@ -107,7 +107,7 @@ def test_a_word_of_two_letters_is_a_token(name: str) -> None:
     files = tokenizer_files(tokenizer_layout(name))
     tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode())
     assert tokenizer.get_vocab_size() == tokenizer_layout(name).size
-    words = text(40, 7)
+    words = generate_text(40, 7)
     ids = tokenizer.encode(words, add_special_tokens=False).ids
     assert len(ids) == 40
     assert tokenizer.decode(ids).strip().lower() == words
@@ -182,7 +182,7 @@ def test_a_vision_model_has_its_processor() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_rows_have_the_tokens_that_were_asked_for(name: str) -> None:
-    maker = Maker(FORMATS[name], 400, {"image": "picture.png", "audio": "sound.wav"})
+    maker = RowGenerator(FORMATS[name], 400, {"image": "picture.png", "audio": "sound.wav"})
     rows = [maker.row(number) for number in range(4)]
     assert all(row.keys() == FORMATS[name].keys() for row in rows)
     assert rows == [maker.row(number) for number in range(4)]
@@ -191,7 +191,7 @@ def test_rows_have_the_tokens_that_were_asked_for(name: str) -> None:
 
 
 def test_what_is_chosen_and_what_is_rejected_differ_in_the_last_answer_alone() -> None:
-    row = Maker(FORMATS["preference-chats"], 400, {}).row(3)
+    row = RowGenerator(FORMATS["preference-chats"], 400, {}).row(3)
     assert row["chosen"][:-1] == row["rejected"][:-1]
     assert row["chosen"][-1] != row["rejected"][-1]
 
@@ -215,7 +215,7 @@ def test_formats_are_told_by_columns() -> None:
 def test_data_files_are_read_by_datasets(tmp_path: Path, suffix: str) -> None:
     from datasets import load_dataset
 
-    maker = Maker(FORMATS["alpaca"], 30, {})
+    maker = RowGenerator(FORMATS["alpaca"], 30, {})
     path = tmp_path / f"rows{suffix}"
     path.write_bytes(encode_rows(path.name, [maker.row(number) for number in range(3)]))
     kind = {".jsonl": "json", ".txt": "text"}.get(suffix, suffix[1:])
@@ -229,15 +229,15 @@ def test_a_data_set_of_the_hub_has_its_splits_subsets_and_pictures(tmp_path: Pat
 
     known = published_dataset("linxy/LaTeX_OCR")
     assert known is not None
-    (tmp_path / "picture.png").write_bytes(picture(8, 6))
-    maker = Maker(known.columns, 20, {"image": str(tmp_path / "picture.png")})
+    (tmp_path / "picture.png").write_bytes(png_image(8, 6))
+    maker = RowGenerator(known.columns, 20, {"image": str(tmp_path / "picture.png")})
     for name, content in hub_dataset_files(known.columns, [maker.row(0)], known.splits, ("small", "full")).items():
         path = tmp_path / "data set" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     rows = load_dataset(str(tmp_path / "data set"), "full", split="validation", cache_dir=str(tmp_path / "cache"))
     assert rows[0]["image"].size == (8, 6)
-    assert Image.open(io.BytesIO(picture(8, 6))).size == (8, 6)
+    assert Image.open(io.BytesIO(png_image(8, 6))).size == (8, 6)
 
 
 def first_made_row(folder: Path, dataset: str, tokens: int) -> Any:
@@ -246,8 +246,8 @@ def first_made_row(folder: Path, dataset: str, tokens: int) -> Any:
 
     known = published_dataset(dataset)
     assert known is not None
-    (folder / "picture.png").write_bytes(picture(8, 6))
-    maker = Maker(known.columns, tokens, {"image": str(folder / "picture.png")})
+    (folder / "picture.png").write_bytes(png_image(8, 6))
+    maker = RowGenerator(known.columns, tokens, {"image": str(folder / "picture.png")})
     for name, content in hub_dataset_files(known.columns, [maker.row(0)], known.splits, ()).items():
         path = folder / "data set" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -271,17 +271,17 @@ def test_messages_in_parts_name_a_picture_once(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path, {"models/a/config.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
+    folder = write_prepared_folder(tmp_path, {"models/a/config.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
     assert read_prepared(folder) == PreparedStandIns({"a/a": "models/a"})
-    write_folder(tmp_path, {"models/b/config.json": b"{}"}, PreparedStandIns({"b/b": "models/b"}))
+    write_prepared_folder(tmp_path, {"models/b/config.json": b"{}"}, PreparedStandIns({"b/b": "models/b"}))
     assert read_prepared(folder) == PreparedStandIns({"a/a": "models/a", "b/b": "models/b"})
-    write_folder(tmp_path, {"models/a/other.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
+    write_prepared_folder(tmp_path, {"models/a/other.json": b"{}"}, PreparedStandIns({"a/a": "models/a"}))
     files = sorted(str(path.relative_to(folder)) for path in (folder / "models").rglob("*.json"))
     assert files == ["models/a/other.json", "models/b/config.json"]
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
     (folder / MANIFEST).unlink()
     with pytest.raises(UserError, match="was not created by gonogo"):
-        write_folder(tmp_path, {}, PreparedStandIns())
+        write_prepared_folder(tmp_path, {}, PreparedStandIns())
     assert (folder / "models" / "b" / "config.json").exists()
 
 

@@ -15,7 +15,7 @@ from wheels import wheel
 
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import build_overlay, installed_version
-from gonogo.prepare.packages.requested import requested_by_file
+from gonogo.prepare.packages.requested import versions_from_file
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
@@ -178,7 +178,7 @@ def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid
 def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> None:
     path = tmp_path / "environment.json"
     path.write_text(json.dumps(content))
-    wanted = requested_by_file(path)
+    wanted = versions_from_file(path)
     assert {name: str(specifier) for name, specifier in wanted.specifiers.items()} == {"trl": "==0.9.1"}
 
 
@@ -197,7 +197,7 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
     path = tmp_path / "requirements.txt"
     path.write_text(text)
     with pytest.raises(UserError) as error:
-        requested_by_file(path)
+        versions_from_file(path)
     assert said in error.value.text.en
     assert "\n" not in error.value.text.en
 
@@ -205,7 +205,7 @@ def test_a_file_that_can_not_be_read_says_where(tmp_path: Path, text: str, said:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "none.txt", tmp_path):
         with pytest.raises(UserError, match="can't read --environment"):
-            requested_by_file(path)
+            versions_from_file(path)
 
 
 @pytest.mark.parametrize("option", ["deepspeed>=0.14", "deepspeed==0.14.*", "==1", "deepspeed=0.14.2", ""])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.prepared import read_prepared
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 
 TRAIN = """\
 import os
@@ -100,7 +100,9 @@ GRPOTrainer(model="Qwen/Qwen2.5-0.5B", reward_funcs=["Qwen/Qwen3-0.6B", len]).tr
 """
     (tmp_path / "train.py").write_text(script)
     monkeypatch.chdir(tmp_path)
-    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, probe=None)
+    done = prepare(
+        ["python", "train.py"], parse_prepare_options(4, None, []), EnvironmentOptions(), write=False, probe=None
+    )
     names = {one.name for one in done.wanted if one.kind == "model"}
     assert names == {"HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-0.6B"}
 
@@ -111,7 +113,9 @@ def test_a_data_set_has_each_split_that_is_asked_for(tmp_path: Path, monkeypatch
     )
     (tmp_path / "train.py").write_text("".join(map(asks.format, ("train", "dev"))))
     monkeypatch.chdir(tmp_path)
-    (one,) = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, probe=None).wanted
+    (one,) = prepare(
+        ["python", "train.py"], parse_prepare_options(4, None, []), EnvironmentOptions(), write=False, probe=None
+    ).wanted
     assert one.splits == ("train", "dev")
 
 
@@ -127,7 +131,9 @@ def encoded(rows):
 load_dataset("json", data_files="rows.jsonl").map(encoded)
 """)
     monkeypatch.chdir(tmp_path)
-    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, probe=None)
+    done = prepare(
+        ["python", "train.py"], parse_prepare_options(4, None, []), EnvironmentOptions(), write=False, probe=None
+    )
     (rows,) = (one for one in done.wanted if one.kind == "data")
     assert (rows.state, rows.columns) == ("can-be-made", ("sentence:text", "label:text"))
 
@@ -169,8 +175,8 @@ def test_what_another_launch_had_made_stays(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "second.py").write_text(loads.format("openai-community/gpt2"))
 
     def prepared(script: str, *models: str) -> dict[str, str]:
-        given = InEnvironment(as_installed=True)
-        done = prepare(["python", script], options_of(8, None, models), given, write=True, probe=None)
+        given = EnvironmentOptions(as_installed=True)
+        done = prepare(["python", script], parse_prepare_options(8, None, models), given, write=True, probe=None)
         return {one.name: one.state for one in done.wanted}
 
     def kind_of_mine() -> str:
@@ -313,7 +319,9 @@ for row in datasets.load_dataset("json", data_files=files)["train"]:
     print(row["text"])
 """)
     monkeypatch.chdir(tmp_path)
-    done = prepare(["python", "train.py"], options_of(4, None, []), InEnvironment(), write=False, probe=None)
+    done = prepare(
+        ["python", "train.py"], parse_prepare_options(4, None, []), EnvironmentOptions(), write=False, probe=None
+    )
     assert [one.name for one in done.wanted] == ["dev-1.jsonl", "dev-2.jsonl"]
 
 

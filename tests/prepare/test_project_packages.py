@@ -15,14 +15,14 @@ import pytest
 from gonogo.evidence.environment.own_package import project_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
-from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
-from gonogo.prepare.output import write as show
-from gonogo.prepare.packages.requested import requested_by_file
-from gonogo.prepare.prepare import InEnvironment, distribution_files, link_own_modules, prepare, runs_of_command
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed_text
+from gonogo.prepare.output import write_list as show
+from gonogo.prepare.packages.requested import versions_from_file
+from gonogo.prepare.prepare import EnvironmentOptions, distribution_files, prepare, read_launches, redirect_own_modules
 from gonogo.prepare.project_requirements import FILE, ProjectPackages, project_packages
 from gonogo.prepare.provided_files import AS_INSTALLED, PATH_VARIABLE, environment_with_project_package
 from gonogo.prepare.required_inputs import PrepareOptions
-from gonogo.prepare.stub_packages import absent
+from gonogo.prepare.stub_packages import unmentioned_stub_packages
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
@@ -67,7 +67,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(folder: Path, *command: str) -> ProjectPackages:
-    runs, _ = runs_of_command(command)
+    runs, _ = read_launches(command)
     return project_packages(runs, folder)
 
 
@@ -77,7 +77,7 @@ def test_a_program_outside_the_project_is_read_with_what_it_imports_of_it(
     """As it finds the project's package where that is installed in place."""
     program = tmp_path_factory.mktemp("elsewhere") / "run.py"
     write(program.parent, {".git/HEAD": "", "run.py": "from open_r1 import sft\n"})
-    runs, _ = runs_of_command(["python", str(program)])
+    runs, _ = read_launches(["python", str(program)])
     read = {Path(script.source.path).name for run in runs for script in run.scripts}
     assert read == {"run.py", "__init__.py", "sft.py"}
     assert project_packages(runs, project).added == ["jieba"]
@@ -138,7 +138,7 @@ def test_what_conda_alone_has_is_no_requirement(tmp_path: Path, monkeypatch: pyt
     found = asked(tmp_path, "bash", "launch.sh")
     assert {"numpy", "trl"} <= found.lines.keys()
     assert all(name[0].isalnum() for name in found.lines)
-    assert found.differ
+    assert found.differs_from_installed
 
 
 def test_requirements_that_a_setup_file_reads(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     monkeypatch.chdir(tmp_path)
 
     def without(*command: str) -> tuple[str, ...]:
-        runs, _ = runs_of_command(command)
-        return absent(project_packages(runs, Path.cwd()), command, runs)
+        runs, _ = read_launches(command)
+        return unmentioned_stub_packages(project_packages(runs, Path.cwd()), command, runs)
 
     assert without("torchrun", "train.py") == ("vllm", "xformers")
     assert without("torchrun", "train.py", "--use_vllm") == ("xformers",)
@@ -182,7 +182,7 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     assert without("bash", "train.sh") == ("xformers",)
     (tmp_path / "requirements.txt").write_text("trl[vllm]\nxformers==0.0.30\n")
     assert without("torchrun", "train.py") == ()
-    assert absent(ProjectPackages(), ["torchrun", "train.py"], []) == ()
+    assert unmentioned_stub_packages(ProjectPackages(), ["torchrun", "train.py"], []) == ()
 
 
 def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         asked.append(table.absent if table is not None else ())
         return lacks if len(asked) == 1 else done
 
-    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, probe=look)
+    prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), EnvironmentOptions(), write=True, probe=look)
     assert asked == [("vllm", "xformers"), ("xformers",)]
 
 
@@ -215,7 +215,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
 def test_a_package_that_no_file_lists_goes_with_the_torch_that_one_pins(torch: str, written: str) -> None:
     found = ProjectPackages(lines={"torch": torch})
     assert found.add("triton")
-    assert found.text().decode().splitlines()[-1] == written
+    assert found.requirements_file().decode().splitlines()[-1] == written
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:
@@ -225,11 +225,11 @@ def test_only_a_name_that_something_vouches_for_is_added() -> None:
     assert not found.add("wandb")
     assert found.add("torchvision")  # which PyTorch's page has pip install together with torch
     assert not found.add("internal-utils")
-    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.text().decode()
+    assert "# What the launch needs beside:\ndecord>=0.6\ntorchvision\nwandb\n" in found.requirements_file().decode()
 
 
 def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> None:
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=True, probe=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), EnvironmentOptions(), write=True, probe=None)
     assert done.folder == FOLDER
     assert (project / FOLDER / FILE).read_text().splitlines()[1:] == [
         "accelerate==1.4.0", "torch==2.6.0", "trl[vllm]==0.18.0", "# What the launch needs beside:", "jieba",
@@ -246,7 +246,7 @@ def test_prepared_packages_are_taken_unless_others_are_named(project: Path) -> N
 
 
 def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> None:
-    prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(as_installed=True), write=True, probe=None)
+    prepare(["bash", "launch.sh"], PrepareOptions(), EnvironmentOptions(as_installed=True), write=True, probe=None)
     assert not (project / FOLDER / FILE).exists()
     environment = with_packages(environment_with_project_package(os.environ, project), ())
     code = "import open_r1, importlib.metadata as m; print(open_r1.__version__, m.version('open-r1'))"
@@ -286,8 +286,8 @@ def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> N
     })  # fmt: skip
     own = project_package(tmp_path)
     assert own is not None
-    assert link_own_modules(own, lambda name: False) == {}
-    files = {**distribution_files(own), **link_own_modules(own, lambda name: name == "trl")}
+    assert redirect_own_modules(own, lambda name: False) == {}
+    files = {**distribution_files(own), **redirect_own_modules(own, lambda name: name == "trl")}
     assert "project/code/trl/__init__.py" not in files
     for name, content in files.items():
         write(tmp_path / "made", {name: content.decode()})
@@ -319,12 +319,12 @@ def test_an_older_table_is_read_too(tmp_path: Path) -> None:
 def test_variables_that_nothing_sets_are_missing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = "NAME=x\ntorchrun --nproc_per_node $GPUS_THERE src/open_r1/sft.py --run_name $NAME --seed ${SEED:-1}\n"
     write(project, {"launch.sh": script})
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), EnvironmentOptions(), write=False, probe=None)
     assert [(one.name, one.state) for one in done.wanted if one.kind == "variable"] == [("GPUS_THERE", "missing")]
     assert unset_variables(["bash", "launch.sh"], str(project), {}) == ["GPUS_THERE"]
     assert unset_variables(["bash", "launch.sh"], str(project), {"GPUS_THERE": "8"}) == []
     monkeypatch.setenv("GPUS_THERE", "8")
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), EnvironmentOptions(), write=False, probe=None)
     assert not [one for one in done.wanted if one.state == "missing"]
 
 
@@ -332,14 +332,14 @@ def test_no_model_is_made_for_a_function_that_nothing_calls(project: Path) -> No
     code = "from transformers import AutoModel\n\ndef used():\n    AutoModel.from_pretrained('gpt2')\n\n"
     code += "def unused():\n    AutoModel.from_pretrained('facebook/opt-125m')\n\nused()\n"
     write(project, {"src/open_r1/sft.py": code})
-    done = prepare(["bash", "launch.sh"], PrepareOptions(), InEnvironment(), write=False, probe=None)
+    done = prepare(["bash", "launch.sh"], PrepareOptions(), EnvironmentOptions(), write=False, probe=None)
     assert [one.name for one in done.wanted if one.kind == "model"] == ["gpt2"]
 
 
 def test_what_is_said_where_the_project_is_not_installed(project: Path) -> None:
     file = find_project_file("open_r1", project)
     assert file == project / "setup.py"
-    assert "pip install -e ., or run gonogo prepare" in project_not_installed("open_r1", file).en
+    assert "pip install -e ., or run gonogo prepare" in project_not_installed_text("open_r1", file).en
 
 
 def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
@@ -387,7 +387,7 @@ def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "own package, which is not installed: run gonogo prepare -- COMMAND" in refused.stderr
-    done = prepare(["tune", "run"], PrepareOptions(), InEnvironment(as_installed=True), write=True, probe=None)
+    done = prepare(["tune", "run"], PrepareOptions(), EnvironmentOptions(as_installed=True), write=True, probe=None)
     assert (tmp_path / FOLDER / "project" / "bin" / "tune").exists()
     laid = environment_with_project_package(os.environ, tmp_path)["PATH"]
     assert _find_project_command("tune", "tuner.cli:main", laid) == str(tmp_path / FOLDER / "project" / "bin" / "tune")
@@ -411,7 +411,11 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
     said = ("Please install tensorboard.", lightning, "No module named 'triton'", "Please install the latest release.")
     worker = iter([*map(told, said), done, done])
     found = prepare(
-        ["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, probe=lambda: next(worker)
+        ["torchrun", "train.py"],
+        PrepareOptions(8, 64, {}),
+        EnvironmentOptions(),
+        write=True,
+        probe=lambda: next(worker),
     )
     assert found.packages.added == ["tensorboard", "tensorboardx", "triton"]  # torch's CUDA build brings Triton
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
@@ -420,7 +424,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
         rank = told(said)
         record = RehearsalRecord(["python"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank], laid_over=has)
         record.whole_environment = True
-        apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
+        apply_limits(record, ProjectWorld.from_files(tmp_path, tmp_path))
         return rank.outcome
 
     assert outcome("Please install `wandb`, or leave it out") == "unsupported"
@@ -451,18 +455,18 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
         '      install_requires=["trl @ git+https://host/trl", "coolpkg==1.0", "peft>=0.9"])\n',
         "requirements-more.txt": "extra-one @ git+https://host/extra-one\n",
     })  # fmt: skip
-    runs, _ = runs_of_command(["python", "src/open_r1/sft.py"])
+    runs, _ = read_launches(["python", "src/open_r1/sft.py"])
     packages = project_packages(runs, project)
     assert packages.lines["coolpkg"] == "coolpkg @ git+https://host/o/coolpkg.git"
     assert packages.lines["peft"] == "peft @ git+https://host/o/peft@main"
     assert packages.lines["trl"] == "trl @ git+https://host/trl"
     assert packages.add("extra-one")
     assert packages.lines["extra-one"] == "extra-one @ git+https://host/extra-one"
-    (project / "environment.txt").write_bytes(packages.text())
-    wanted = requested_by_file(project / "environment.txt")
+    (project / "environment.txt").write_bytes(packages.requirements_file())
+    wanted = versions_from_file(project / "environment.txt")
     assert wanted.addresses.keys() == {"coolpkg", "peft", "trl", "extra-one"}
     assert "jieba" in wanted.specifiers
-    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), InEnvironment(), write=False, probe=None)
+    done = prepare(["python", "src/open_r1/sft.py"], PrepareOptions(), EnvironmentOptions(), write=False, probe=None)
     out = io.StringIO()
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()

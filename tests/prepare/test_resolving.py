@@ -102,11 +102,11 @@ def test_no_older_release_is_taken_for_want_of_a_wheel(tmp_path: Path, monkeypat
         return ""
 
     def build(self: PackageResolver, error: UvFailed) -> bool:
-        built_here.extend(error.without_wheels)
-        return bool(error.without_wheels)
+        built_here.extend(error.packages_without_wheels)
+        return bool(error.packages_without_wheels)
 
     monkeypatch.setattr(resolving, "run_uv", run_uv)
-    monkeypatch.setattr(PackageResolver, "_build_one", build)
+    monkeypatch.setattr(PackageResolver, "_build_missing_wheel", build)
     found = PackageResolver(["omegaconf"], [], {}, [], None, tmp_path, NOTHING, print, unconfined=True).resolve()
     assert [one.version for one in found] == ["2.3.0"]
     assert built_here == ["antlr4-python3-runtime"]

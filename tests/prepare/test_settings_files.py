@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 
 _TOKENIZERS = {
     "fast": "from transformers import PreTrainedTokenizerFast\nPreTrainedTokenizerFast.from_pretrained('conf/tok')\n",
@@ -20,7 +20,9 @@ _MODEL = "from transformers import AutoModel\nAutoModel.from_pretrained('conf/to
 def _listed(folder: Path, program: str, *words: str) -> dict[str, tuple[str, str]]:
     (folder / "train.py").write_text(program)
     found = prepare(
-        ["torchrun", "--nproc_per_node", "2", "train.py", *words], options_of(8, None, []), InEnvironment(),
+        ["torchrun", "--nproc_per_node", "2", "train.py", *words],
+        parse_prepare_options(8, None, []),
+        EnvironmentOptions(),
         write=False, probe=None,
     )  # fmt: skip
     return {one.name: (one.kind, one.state) for one in found.wanted}

@@ -8,7 +8,7 @@ import pytest
 
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 
@@ -43,7 +43,7 @@ def failed(folder: Path, kind: str, line: int) -> RankRecord:
 def told(rank: RankRecord, folder: Path, *command: str) -> str:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python", "train.py", *command], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank.unsupported[0].why if rank.outcome == "unsupported" else rank.outcome
 
 
@@ -75,8 +75,8 @@ def test_what_else_a_program_raises_is_its_own(project: Path, line: int, command
 def prepared(folder: Path, command: list[str], *records: RankRecord) -> list[str]:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     worker = iter([*records, done, done])
-    given = InEnvironment(as_installed=True)
-    prepare(command, options_of(8, 32, ()), given, write=True, probe=lambda: next(worker))
+    given = EnvironmentOptions(as_installed=True)
+    prepare(command, parse_prepare_options(8, 32, ()), given, write=True, probe=lambda: next(worker))
     table = read_prepared(folder / "gonogo-prepared")
     return sorted(table.paths) if table is not None else []
 

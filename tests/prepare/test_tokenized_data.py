@@ -11,7 +11,7 @@ import pytest
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import FailedLookup, Failure, Frame, RankRecord
 from gonogo.prepare.generated.indexed_tokens import indexed_token_files
-from gonogo.prepare.prepare import InEnvironment, Preparation, options_of, prepare
+from gonogo.prepare.prepare import EnvironmentOptions, Preparation, parse_prepare_options, prepare
 
 PROGRAM = """\
 import argparse
@@ -29,8 +29,10 @@ LAUNCH = ["torchrun", "--nproc_per_node", "8", "pretrain.py", "--seq-length", "2
 def prepared(*words: str, record: RankRecord | None = None) -> Preparation:
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     records = iter([done] if record is None else [record, done])
-    given = InEnvironment(as_installed=True)
-    return prepare([*LAUNCH, *words], options_of(64, None, ()), given, write=True, probe=lambda: next(records, done))
+    given = EnvironmentOptions(as_installed=True)
+    return prepare(
+        [*LAUNCH, *words], parse_prepare_options(64, None, ()), given, write=True, probe=lambda: next(records, done)
+    )
 
 
 def document_lengths(index: bytes) -> tuple[int, ...]:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from gonogo.finding.errors import UserError
-from gonogo.prepare.user_cache import Store, max_bytes
+from gonogo.prepare.user_cache import CacheFolder, max_bytes
 
 
 def test_the_least_recently_used_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("GONOGO_CACHE_SIZE", "1M")
-    store = Store("some")
+    store = CacheFolder("some")
     for number in range(4):
         store.write(f"a-{number}", bytes(300_000))
         os.utime(store.folder / f"a-{number}", (number, number))

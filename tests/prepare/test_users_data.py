@@ -22,10 +22,10 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Verdict
 from gonogo.prepare.generated.array_files import FREE_SIZES, ArrayLayout, array_file
 from gonogo.prepare.inferred.array_inputs import refine_arrays
-from gonogo.prepare.inferred.producers import producer_of
+from gonogo.prepare.inferred.producers import find_producer
 from gonogo.prepare.inferred.read_scope import scope_at
 from gonogo.prepare.inferred.table_inputs import table_columns
-from gonogo.prepare.prepare import InEnvironment, options_of, prepare, runs_of_command
+from gonogo.prepare.prepare import EnvironmentOptions, parse_prepare_options, prepare, read_launches
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.limits.certificate import apply_limits
@@ -87,7 +87,7 @@ def probed(
     command = write(case, folder)
     done = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="completed")
     worker = iter(records)
-    prepare(command, options_of(8, 32, ()), InEnvironment(as_installed=True), write=True,
+    prepare(command, parse_prepare_options(8, 32, ()), EnvironmentOptions(as_installed=True), write=True,
             probe=lambda: next(worker, lambda: done)())  # fmt: skip
     table = read_prepared(folder / "gonogo-prepared")
     assert table is not None
@@ -219,7 +219,7 @@ def test_columns_are_those_that_the_code_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: UsersData, line: int, columns: dict[str, str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    runs, _ = runs_of_command(write(case, tmp_path))
+    runs, _ = read_launches(write(case, tmp_path))
     scope = scope_at(Script(SourceFile.read(tmp_path / "train.py")), line)
     assert scope is not None
     found = table_columns(scope, runs[0])
@@ -238,7 +238,7 @@ class Rows:
         self.values = pd.read_csv("a.csv")[["speed"]].values
 """
     (tmp_path / "train.py").write_text(text)
-    runs, _ = runs_of_command(["python", "train.py"])
+    runs, _ = read_launches(["python", "train.py"])
     scope = scope_at(Script(SourceFile.read(tmp_path / "train.py")), 6)
     assert scope is not None
     assert table_columns(scope, runs[0]) == {"speed": "float"}
@@ -248,7 +248,7 @@ def test_texts_for_a_tokenizer_are_no_table_of_numbers(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     text = 'import pandas as pd\ntable = pd.read_csv("a.csv")\nids = tokenizer(list(table["review"].values))\n'
     (tmp_path / "train.py").write_text(text)
-    runs, _ = runs_of_command(["python", "train.py"])
+    runs, _ = read_launches(["python", "train.py"])
     scope = scope_at(Script(SourceFile.read(tmp_path / "train.py")), 2)
     assert scope is not None
     assert table_columns(scope, runs[0]) == {}
@@ -258,12 +258,12 @@ def test_texts_for_a_tokenizer_are_no_table_of_numbers(tmp_path: Path, monkeypat
 def test_the_script_that_writes_a_file_is_named(tmp_path: Path, case: UsersData) -> None:
     write(case, tmp_path)
     path = "cache/motion_statistics.npz" if "npz" in case.says[0] else case.says[0]
-    assert producer_of(str(tmp_path / path), tmp_path) == case.says[1]
+    assert find_producer(str(tmp_path / path), tmp_path) == case.says[1]
 
 
 def test_a_script_that_only_reads_a_file_is_not_its_producer(tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text('with open("data/graphs_train.pkl", "rb") as file:\n    print(file.read())\n')
-    assert producer_of(str(tmp_path / "data/graphs_train.pkl"), tmp_path) is None
+    assert find_producer(str(tmp_path / "data/graphs_train.pkl"), tmp_path) is None
 
 
 def failed_after_reading(folder: Path, read: str, kind: str = "RuntimeError", phase: str = "load") -> RehearsalRecord:

@@ -29,7 +29,7 @@ from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.trials.bisect.search import BisectionSearch, Judgement
 from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.compare import upstream_facts
-from gonogo.trials.upstream.guess import guesses
+from gonogo.trials.upstream.guess import guess_releases
 from gonogo.trials.upstream.questions import UpstreamQuestion
 from gonogo.trials.upstream.release import BrokenArchive, read_release
 
@@ -221,7 +221,7 @@ def test_archives_are_bounded(published: Path, monkeypatch: pytest.MonkeyPatch) 
         assert archives.releases("trainlib") == [Version(one) for one in RELEASES]
         read = [archives.release("trainlib", Version(version)) for version in RELEASES]
     assert [one is not None for one in read] == [True, True, False, False, False]
-    assert archives.spent
+    assert archives.is_spent
 
 
 def _zip_of(name: str, data: bytes) -> Callable[[Path], Path]:
@@ -265,22 +265,22 @@ def test_members_that_lead_out_or_are_too_large_are_passed_over(tmp_path: Path, 
 
 def test_what_is_no_python_answers_nothing(tmp_path: Path) -> None:
     release = read_release(_zip_of("x/__init__.py", b"def (:\n\x00" + b"(" * 10_000)(tmp_path), "x", Version("1"))
-    assert release.binds("x/__init__.py", "name") is None
-    assert list(release.defining("name")) == []
+    assert release.has_name("x/__init__.py", "name") is None
+    assert list(release.definitions_of("name")) == []
 
 
 def test_the_first_guess_of_a_bisection(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with index(published) as url:
         monkeypatch.setenv("PIP_INDEX_URL", url)
-        found = guesses(HEAD + IMPORT.format("old_helper"), {"trainlib": "2.1"}, Archives())
+        found = guess_releases(HEAD + IMPORT.format("old_helper"), {"trainlib": "2.1"}, Archives())
     assert [(one.package, str(one.other), str(one.same)) for one in found] == [("trainlib", "1.1", "1.2")]
     releases = [Version(f"1.{minor}") for minor in range(40)]
     search = BisectionSearch(releases, releases[0], releases[-1])
     search.suggest([Version("1.7"), Version("9.9"), Version("1.8")])
     assert search.next() == Version("1.7")
-    search.note(Version("1.7"), Judgement.GOOD)
+    search.record_judgement(Version("1.7"), Judgement.GOOD)
     assert search.next() == Version("1.8")
-    search.note(Version("1.8"), Judgement.BAD)
+    search.record_judgement(Version("1.8"), Judgement.BAD)
     assert search.next() is None
     assert search.suspects == [Version("1.8")]
 
@@ -333,4 +333,4 @@ class Config(Arguments):
 def test_what_a_class_has_is_what_it_sets_on_itself(tmp_path: Path, name: str, there: bool) -> None:
     archive = wheel(tmp_path, "1.0", {"trainlib/__init__.py": CONFIG})
     release = read_release(archive, "trainlib", Version("1.0"))
-    assert UpstreamQuestion("attribute", ("trainlib",), "Config", name).answered(release) is there
+    assert UpstreamQuestion("attribute", ("trainlib",), "Config", name).answer_for(release) is there

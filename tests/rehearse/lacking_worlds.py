@@ -238,7 +238,7 @@ def judge(record: RehearsalRecord, folder: Path) -> None:
     before = os.getcwd()
     os.chdir(folder)
     try:
-        apply_limits(record, ProjectWorld.of(folder, folder))
+        apply_limits(record, ProjectWorld.from_files(folder, folder))
     finally:
         os.chdir(before)
 

@@ -15,10 +15,10 @@ import samples
 from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
 from gonogo.finding import Text, Verdict
-from gonogo.prepare.prepare import runs_of_command
+from gonogo.prepare.prepare import read_launches
 from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
-from gonogo.rehearse.launch.capture import LauncherLeftOut
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST, ROLES
 from gonogo.rehearse.request import RehearsalRequest
@@ -255,10 +255,10 @@ def test_a_second_rank_is_run_where_ranks_may_part(
     project: Path, program: str, launch: list[str], second: bool
 ) -> None:
     (project / "train.py").write_text(program)
-    ranks, note = resolve_auto_ranks("auto", runs_of_command(launch)[0])
+    ranks, note = resolve_auto_ranks("auto", read_launches(launch)[0])
     assert ranks == (FIRST_AND_LAST if second else "0")
     assert (note is not None) is second
-    assert resolve_auto_ranks("0,3", runs_of_command(launch)[0]) == ("0,3", None)
+    assert resolve_auto_ranks("0,3", read_launches(launch)[0]) == ("0,3", None)
 
 
 ON_EIGHT = ["torchrun", "--nproc_per_node", "8", "train.py"]
@@ -281,7 +281,7 @@ def test_one_rank_of_each_role_is_run_where_the_model_is_divided(
     project: Path, program: str, options: str, ranks: str
 ) -> None:
     (project / "train.py").write_text(program)
-    found, note = resolve_auto_ranks("auto", runs_of_command([*ON_EIGHT, *options.split()])[0])
+    found, note = resolve_auto_ranks("auto", read_launches([*ON_EIGHT, *options.split()])[0])
     assert found == f"{ROLES}{ranks}"
     assert note is not None
     assert f"ranks {ranks.replace(',', ', ')} were rehearsed together, one for each role" in note.en
@@ -290,7 +290,7 @@ def test_one_rank_of_each_role_is_run_where_the_model_is_divided(
 @pytest.mark.parametrize("options", ["(8,), mesh_dim_names=('dp',)", "(2, 2), mesh_dim_names=('dp', 'tp')", "(2, n)"])
 def test_a_device_mesh_without_other_roles_changes_nothing(project: Path, options: str) -> None:
     (project / "train.py").write_text(DEVICE_MESH.format(options))
-    assert resolve_auto_ranks("auto", runs_of_command(ON_EIGHT)[0]) == ("0", None)
+    assert resolve_auto_ranks("auto", read_launches(ON_EIGHT)[0]) == ("0", None)
 
 
 def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(project: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_launcher_that_the_environment_lacks_is_not_the_users_fault(
 ) -> None:
     def lacks(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
         what, why = Text("deepspeed==0.11.1", "deepspeed==0.11.1"), Text("its build failed", "构建失败")
-        raise LauncherLeftOut("deepspeed", [(what, why)])
+        raise LauncherNotInEnvironment("deepspeed", [(what, why)])
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", lacks)
     record, report = prepare_and_rehearse(RehearsalRequest(command=LAUNCH, as_installed=True))

@@ -158,7 +158,7 @@ def lacking(record: RehearsalRecord, world: ProjectWorld) -> list[str]:
 def test_the_python_is_one_that_the_project_allows(tmp_path: Path, name: str, text: str, allowed: bool) -> None:
     (tmp_path / name).write_text(text)
     record = record_of(tmp_path)
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ([] if allowed else ["python"])
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ([] if allowed else ["python"])
     if not allowed:
         assert "but this is Python 3.11.7" in record.ranks[0].unsupported[0].why
 
@@ -167,11 +167,11 @@ def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Pat
     (tmp_path / "requirements.txt").write_text("einops==0.4.1\nnumpy>=1\ndatasets==2.0\n")
     imported = {"einops": "0.8.2", "numpy": "2.4.6"}  # datasets was not imported: it has no part in it
     record = record_of(tmp_path, imported=imported)
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ["packages"]
     why = record.ranks[0].unsupported[0].why
     assert "requires einops==0.4.1, but einops 0.8.2 was imported before this failure: run gonogo prepare" in why
     record = record_of(tmp_path, imported=imported)
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path, is_complete=True)) == ["packages"]
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path, is_complete=True)) == ["packages"]
     why = record.ranks[0].unsupported[0].why  # that command has been run
     assert "but einops 0.8.2 was installed here instead" in why
     assert "gonogo prepare" not in why
@@ -180,21 +180,21 @@ def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Pat
 def test_what_was_replaced_or_left_out_counts_where_it_was_asked_for(tmp_path: Path) -> None:
     record = record_of(tmp_path, imported={"torchvision": "0.28"})
     record.differing = ["torchvision", "alignment-handbook"]
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ["packages"]
     assert "torchvision was replaced or left out here" in record.ranks[0].unsupported[0].why
     record = record_of(tmp_path)
     record.differing = ["torchvision"]
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == []
 
 
 def test_what_gonogo_made_has_no_part_in_it(tmp_path: Path) -> None:
     record = record_of(tmp_path, made_operands=["Qwen2TokenizerFast"])
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["made"]
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ["made"]
     refused = Failure(
         "TypeError", "Trainer.__init__() got an unexpected keyword argument 'tokenizer'", (), "load", 0
     )  # whatever is in it
     record = record_of(tmp_path, refused, made_operands=["Qwen2TokenizerFast"])
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == []
 
 
 NO_TEMPLATE = "Cannot use chat template functions because tokenizer.chat_template is not set"
@@ -227,7 +227,7 @@ def test_generated_rows_have_no_part_in_it(tmp_path: Path, line: int, kind: Assu
     failure = Failure("ValueError", message, (frame,), "load", 0, traceback=f"ValueError: {message}\n")
     rows = Assumption("the rows of the data set owner/name are generated", f"{program}:1", kind=kind)
     record = record_of(tmp_path, failure, assumptions=[rows], phases=["load"])
-    assert (lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []) is (certain and line != 12)
+    assert (lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == []) is (certain and line != 12)
     assert is_certain(record.ranks[0]) is certain
     found = [one for group in failed_ranks(record) for one in findings_from_traceback(record, group)]
     sure = [one.hazard for one in found or fallback_findings(record) if one.certainty is Certainty.CERTAIN]
@@ -267,7 +267,7 @@ def test_the_text_of_a_made_file_has_no_part_in_it(tmp_path: Path, name: str) ->
         undo()
     frames = tuple(Frame(str(program), line, "<module>", "", "user") for line in lines)
     record = record_of(tmp_path, Failure(kind, message, frames, "load", 0), absent=absent, phases=["load"])
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ([] if certain else ["made"])
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ([] if certain else ["made"])
     if not certain:
         assert str(made) in record.ranks[0].unsupported[0].why
 
@@ -305,24 +305,25 @@ def test_a_hazard_that_has_seen_the_mechanism_needs_no_release(tmp_path: Path) -
     record = msgspec.json.decode(file.read_bytes(), type=RehearsalRecord)
     record.cwd = str(tmp_path)
     record.ranks[0].imported = {"einops": "0.8.2"}
-    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    assert lacking(record, ProjectWorld.from_files(tmp_path, tmp_path)) == ["packages"]
     assert record.ranks[0].outcome == "raised"
     report = rehearsal_report(record, str(tmp_path))
     assert report.verdict is Verdict.NO_GO
     line = report.notes[0]
-    assert "nothing missing" in line.en
+    assert "no missing inputs" in line.en
     assert "packages" not in line.en  # which is not so, and is not claimed
 
 
 def test_the_report_shows_why_it_is_certain(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("einops>=0.4\n")
     record = record_of(tmp_path, imported={"einops": "0.8.2"})
-    apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
+    apply_limits(record, ProjectWorld.from_files(tmp_path, tmp_path))
     report = rehearsal_report(record, str(tmp_path))
     assert report.verdict is Verdict.NO_GO
     assert report.notes[0].en == (
-        "certain: this Python, as no file asks for another, same packages as declared, no generated data and no "
-        "stand-in before it, nothing missing, no assumed value, nothing from other ranks missing, nothing refused"
+        "certain: this Python, as no file asks for another, the declared packages, no generated data or stand-in used "
+        "before it, no missing inputs, no assumed values, no missing output of other ranks, no operation denied by the "
+        "sandbox"
     )
     assert report.rehearsal is not None
     certificate = report.rehearsal.ranks[0].certificate

@@ -13,7 +13,7 @@ import pytest
 
 from gonogo.check.static_findings import check_project
 from gonogo.finding import Certainty, Severity, Verdict
-from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.request import RehearsalRequest
 
 HAZARDS = Path(__file__).parent.parent / "hazards"
@@ -108,7 +108,7 @@ def test_what_check_is_certain_of_is_the_first_finding(
     command = ["bash", "launch.sh"]
     errors = [finding for finding in check_project(command).findings if finding.severity is Severity.ERROR]
     certain = {finding.hazard for finding in errors if finding.certainty is Certainty.CERTAIN}
-    record, report = rehearsed(RehearsalRequest(command, gpus="8xH100-80G", steps=1))
+    record, report = rehearse_and_report(RehearsalRequest(command, gpus="8xH100-80G", steps=1))
     first = report.findings[0]
     assert first.hazard in certain, (report.findings, record.ranks[0].failure)
     assert first.ranks == (0,)

@@ -29,11 +29,11 @@ class World:
         self.told: dict[int, list[Reply]] = defaultdict(list)
         self.comparison = Comparison(range(ranks), lambda rank, reply: self.told[rank].append(reply))
         for rank in range(ranks):
-            self.comparison.hear(rank, Hello(rank))
-            self.comparison.hear(rank, Group("world", tuple(range(ranks))))
+            self.comparison.handle_message(rank, Hello(rank))
+            self.comparison.handle_message(rank, Group("world", tuple(range(ranks))))
             for line in (1, 2, 3):
                 frames = (Frame("train.py", line, "main", owner="user"),)
-                self.comparison.hear(rank, Site(line, frames, ("main",), line))
+                self.comparison.handle_message(rank, Site(line, frames, ("main",), line))
 
     def call(self, rank: int, operator: str = "allreduce", **changes: Any) -> None:
         values: dict[str, Any] = {
@@ -41,7 +41,7 @@ class World:
             "root": None, "parameters": (), "module": None, "phase": "forward", "step": 0, "site": 1,
             "waits": WaitMode.YES,
         }  # fmt: skip
-        self.comparison.hear(rank, Collective(**{**values, **changes}))
+        self.comparison.handle_message(rank, Collective(**{**values, **changes}))
 
     def kinds(self, rank: int) -> list[str]:
         return [reply.kind for reply in self.told[rank]]
@@ -73,10 +73,10 @@ def test_ranks_that_are_not_rehearsed_send_what_the_lowest_does() -> None:
     told: list[Reply] = []
     comparison = Comparison([0, 3], lambda rank, reply: told.append(reply))
     for rank, payload in ((0, b"a"), (3, b"d")):
-        comparison.hear(rank, Group("world", (0, 1, 2, 3)))
-        comparison.hear(rank, Site(1, (), (), 1))
+        comparison.handle_message(rank, Group("world", (0, 1, 2, 3)))
+        comparison.handle_message(rank, Site(1, (), (), 1))
         call = Collective("world", "allreduce", (), None, "SUM", None, (), None, "init", 0, 1, WaitMode.YES, payload)
-        comparison.hear(rank, call)
+        comparison.handle_message(rank, call)
     assert [told[0].payloads[which] for which in told[0].of] == [b"a", b"a", b"a", b"d"]
 
 
@@ -123,7 +123,7 @@ def test_the_side_of_most_ranks_comes_first_and_says_what_went_before() -> None:
     world = World(3)
     for rank in range(3):
         world.call(rank, "broadcast", root=0)
-    world.comparison.hear(2, RankContext((("input_ids", "int64 [2, 8]"),), 3, 1))
+    world.comparison.handle_message(2, RankContext((("input_ids", "int64 [2, 8]"),), 3, 1))
     world.call(2, "barrier", site=2, module="visual")
     world.call(0)
     world.call(1)
@@ -141,7 +141,7 @@ def test_the_side_of_most_ranks_comes_first_and_says_what_went_before() -> None:
 
 def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
     world.call(0)
-    world.comparison.hear(1, RankEnded("completed", 2))
+    world.comparison.handle_message(1, RankEnded("completed", 2))
     divergence = world.comparison.divergence
     assert divergence is not None
     assert divergence.kind == "ended"
@@ -154,13 +154,13 @@ def test_a_rank_that_has_ended_leaves_the_others_waiting(world: World) -> None:
 def test_calls_that_nobody_waits_for_are_missed_at_the_end(world: World) -> None:
     world.call(0, waits=WaitMode.NO)
     for rank in range(2):
-        world.comparison.hear(rank, RankEnded("completed"))
+        world.comparison.handle_message(rank, RankEnded("completed"))
     assert world.comparison.divergence is not None
 
 
 def of_thread(world: World, rank: int, group: str) -> None:
     call = Collective(group, "allreduce", (), None, None, None, (), None, "exit", 0, 1, WaitMode.NO)
-    world.comparison.hear(rank, ThreadCall(call))
+    world.comparison.handle_message(rank, ThreadCall(call))
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_a_threads_collective_that_another_rank_never_calls(
 ) -> None:
     for rank in (0, *also):
         of_thread(world, rank, "world")
-    world.comparison.hear(0, RankEnded("completed"))
-    world.comparison.hear(1, RankEnded("completed", has_threads=has_threads))
+    world.comparison.handle_message(0, RankEnded("completed"))
+    world.comparison.handle_message(1, RankEnded("completed", has_threads=has_threads))
     assert (world.comparison.divergence is not None) is parts
 
 
 def test_a_thread_that_calls_early_has_not_stepped_less_often(world: World) -> None:
     of_thread(world, 0, "world")
     for rank in range(2):
-        world.comparison.hear(rank, RankEnded("completed", steps=12))
+        world.comparison.handle_message(rank, RankEnded("completed", steps=12))
     assert world.comparison.divergence is not None
     assert {side.steps for side in world.comparison.divergence.sides} == {12}
 
@@ -191,35 +191,35 @@ def test_a_threads_collective_beside_the_main_threads_is_not_compared(world: Wor
     for rank in range(2):
         world.call(rank)
     for rank in range(2):
-        world.comparison.hear(rank, RankEnded("completed"))
+        world.comparison.handle_message(rank, RankEnded("completed"))
     assert world.comparison.divergence is None
 
 
 @pytest.mark.parametrize("how", ["raised", "unsupported", "killed"])
 def test_anothers_failure_is_no_divergence(world: World, how: Any) -> None:
     world.call(0)
-    world.comparison.hear(1, RankEnded(how))
+    world.comparison.handle_message(1, RankEnded(how))
     assert world.comparison.divergence is None
     assert world.told[0] == [Reply("stop", stopped_by=(1, how))]
 
 
 def test_a_failure_after_the_ranks_have_diverged_is_not_the_cause(world: World) -> None:
     world.call(1, "barrier", waits=WaitMode.NO)
-    world.comparison.hear(1, RankEnded("raised"))
+    world.comparison.handle_message(1, RankEnded("raised"))
     world.call(0)
     assert world.comparison.divergence is not None
 
 
 def test_ranks_stopped_after_their_steps_do_not_hang_the_others(world: World) -> None:
     world.call(0)
-    world.comparison.hear(1, RankEnded("enough"))
+    world.comparison.handle_message(1, RankEnded("enough"))
     assert world.comparison.divergence is None
     assert world.kinds(0) == ["enough"]
 
 
 def test_groups_crossed_are_a_deadlock(world: World) -> None:
     for rank in range(2):
-        world.comparison.hear(rank, Group("other", (0, 1)))
+        world.comparison.handle_message(rank, Group("other", (0, 1)))
     world.call(0)
     world.call(1, group="other")
     divergence = world.comparison.divergence
@@ -229,7 +229,7 @@ def test_groups_crossed_are_a_deadlock(world: World) -> None:
 
 def test_asynchronous_calls_may_cross(world: World) -> None:
     for rank in range(2):
-        world.comparison.hear(rank, Group("other", (0, 1)))
+        world.comparison.handle_message(rank, Group("other", (0, 1)))
     world.call(0, waits=WaitMode.IF_NEED_BE, payload=b"a")
     world.call(1, group="other", waits=WaitMode.YES)
     assert world.kinds(0) == ["unknown"]  # it is let go, so that it can come to the other's call
@@ -245,7 +245,7 @@ def test_calls_at_other_lines_that_were_matched_are_remembered(world: World) -> 
     world.call(0, "barrier", site=2)  # rank 0's own, taken for the next one of rank 1
     world.call(1, "barrier", site=3)
     world.call(0, "barrier", site=3)
-    world.comparison.hear(1, RankEnded("completed"))
+    world.comparison.handle_message(1, RankEnded("completed"))
     divergence = world.comparison.divergence
     assert divergence is not None
     assert [side.call and side.call.frames[0].line for side in divergence.earlier] == [2, 3]
@@ -253,11 +253,11 @@ def test_calls_at_other_lines_that_were_matched_are_remembered(world: World) -> 
 
 def test_a_question_is_no_collective(world: World) -> None:
     for rank in range(2):
-        world.comparison.hear(rank, Group("asked", (0, 1), True))
+        world.comparison.handle_message(rank, Group("asked", (0, 1), True))
     world.call(0, group="asked", waits=WaitMode.IF_NEED_BE, payload=b"3")
     world.call(1)
     assert world.kinds(0) == ["unknown"]
     world.call(0)
     for rank in range(2):
-        world.comparison.hear(rank, RankEnded("completed"))
+        world.comparison.handle_message(rank, RankEnded("completed"))
     assert world.comparison.divergence is None

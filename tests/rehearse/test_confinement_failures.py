@@ -27,7 +27,7 @@ def rehearsed(
     rank.failure = Failure(kind, message, frames, "save", 1, traceback=traceback)
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gonogo.evidence.environment.hardware import parse_machine
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.shell.devices import put_in
+from gonogo.rehearse.shell.devices import install_smi_program
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ from gonogo.rehearse.shell.devices import put_in
     ],
 )
 def test_a_program_that_asks_is_answered(tmp_path: Path, arguments: str, answer: str) -> None:
-    folder = put_in(tmp_path / "programs", LaunchMachine.of(parse_machine("2xH100-80G", None, None, 1), None))
+    folder = install_smi_program(
+        tmp_path / "programs", LaunchMachine.from_machine(parse_machine("2xH100-80G", None, None, 1), None)
+    )
     asked = [str(folder / "nvidia-smi"), *arguments.split()]
     assert answer in subprocess.run(asked, capture_output=True, text=True, check=True).stdout

@@ -85,5 +85,5 @@ def test_a_narrow_terminal_shows_less_and_cuts_nothing(width: int) -> None:
 def test_a_failure_is_shown_while_the_second_pass_looks_for_its_origin() -> None:
     rank = RankStatus(0, "running", _DOING, "RuntimeError: no gradient (train.py:54)")
     text = printed(RehearsalStatus(Text("rehearsing", "排练中"), 1.0, (rank,)), "en", 160)
-    assert "rank 0  RuntimeError: no gradient (train.py:54)  second pass: finds the forward" in text
+    assert "rank 0  RuntimeError: no gradient (train.py:54)  second pass, to find the forward" in text
     assert text.index("train.py:54") < text.index("forward, step 2")

@@ -18,7 +18,7 @@ def rehearsed(folder: Path, kind: str, message: str, phase: str = "load", at: st
     rank.failure = Failure(kind, message, (Frame(at, 3, "main", "", "user"),), phase, 0)  # type: ignore[arg-type]
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
-    apply_limits(record, ProjectWorld.of(folder, folder))
+    apply_limits(record, ProjectWorld.from_files(folder, folder))
     return rank
 
 

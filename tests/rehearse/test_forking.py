@@ -21,7 +21,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import forking
-from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, are_alike, fork_server
+from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, can_share_fork_server, fork_server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
@@ -49,7 +49,7 @@ class ServerOf(ForkServer):
     def command(self, descriptor: str) -> list[str]:
         return [*self.words, descriptor]
 
-    def suits(self, start: WorkerStart) -> bool:
+    def can_start(self, start: WorkerStart) -> bool:
         return True
 
 
@@ -139,7 +139,7 @@ def test_workers_end_with_their_server(workers: Workers, server: ForkServer) -> 
     process = ConfinedProcess(workers.start("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(300)"), server)
     pid = int(process.output.readline())
     while not process.is_started:  # a worker may print before the server has said that it is there
-        server.hear(120)
+        server.process_messages(120)
     server._popen.kill()
     assert process.wait(120) == -signal.SIGKILL
     assert is_gone(pid)
@@ -171,15 +171,15 @@ def test_a_worker_that_is_not_forked_yet_can_be_ended(workers: Workers, tmp_path
 
 def test_only_what_a_rank_is_told_of_itself_may_differ(workers: Workers) -> None:
     alike = {"A": "1", "RANK": "0", "TMPDIR": "/a"}
-    assert are_alike([alike, alike | {"RANK": "1", "LOCAL_RANK": "1", "TMPDIR": "/b"}])
-    assert not are_alike([alike, alike | {"OMP_NUM_THREADS": "4"}])
-    assert not are_alike([alike, {"RANK": "1"}])
+    assert can_share_fork_server([alike, alike | {"RANK": "1", "LOCAL_RANK": "1", "TMPDIR": "/b"}])
+    assert not can_share_fork_server([alike, alike | {"OMP_NUM_THREADS": "4"}])
+    assert not can_share_fork_server([alike, {"RANK": "1"}])
     for environments in ([alike], [alike, {"RANK": "1"}]):
         with fork_server(sys.executable, environments, "/", workers.world) as server:
             assert server is None
     with fork_server(sys.executable, [alike, alike], "/", workers.world) as server:
         assert server is not None
-        assert not server.ask(None, workers.start(""), 0)  # not what the server forks  # type: ignore[arg-type]
+        assert not server.request_fork(None, workers.start(""), 0)  # not what the server forks  # type: ignore[arg-type]
 
 
 PROGRAM = """
@@ -217,7 +217,9 @@ def test_a_forked_rank_has_the_record_of_one_that_imports_torch_itself(
 
     def records(forked: bool) -> list[dict[str, Any]]:
         monkeypatch.setenv("FORKED", "1" if forked else "0")
-        monkeypatch.setattr(forking, "are_alike", lambda environments: forked and are_alike(environments))
+        monkeypatch.setattr(
+            forking, "can_share_fork_server", lambda environments: forked and can_share_fork_server(environments)
+        )
         command = ["deepspeed", "--num_gpus", "2", "train.py"]
         ranks = rehearse(RehearsalRequest(command, ranks="all", timeout=280.0)).ranks
         return [plain(rank) for rank in ranks]

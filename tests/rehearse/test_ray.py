@@ -22,7 +22,7 @@ from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.rehearse.workers import ray_shipment
-from gonogo.rehearse.workers.ray_cluster import connected
+from gonogo.rehearse.workers.ray_cluster import connect_to_cluster
 from gonogo.rehearse.workers.ray_pool import _cpu_fraction_per_rank
 
 TWO_RANKS = """
@@ -194,7 +194,7 @@ def _occupy_the_head(cluster: Any) -> Any:
 )
 def test_an_address_without_a_cluster(address: str, said: str) -> None:
     pytest.importorskip("ray")
-    with pytest.raises(UserError) as caught, connected(address):
+    with pytest.raises(UserError) as caught, connect_to_cluster(address):
         pass
     assert caught.value.text.en.startswith(said)
     assert address in caught.value.text.zh
@@ -202,7 +202,7 @@ def test_an_address_without_a_cluster(address: str, said: str) -> None:
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UserError, match="pip install") as caught, connected("auto"):
+    with pytest.raises(UserError, match="pip install") as caught, connect_to_cluster("auto"):
         pass
     assert "[ray]" in caught.value.text.zh
 
@@ -219,13 +219,13 @@ def test_a_node_without_the_files_or_with_other_versions_refuses(folder: Path) -
         needed=(str(folder), str(folder / "train.py")),
         versions=ray_shipment.versions(),
     )
-    assert ray_shipment.refusal(shipment, "10.0.0.2") is None
+    assert ray_shipment.unsuitable_node_reason(shipment, "10.0.0.2") is None
     other = msgspec.structs.replace(shipment, versions={**shipment.versions, "torch": "1.0"})
-    refused = ray_shipment.refusal(other, "10.0.0.2")
+    refused = ray_shipment.unsuitable_node_reason(other, "10.0.0.2")
     assert refused is not None
     assert refused.en.startswith("Ray node 10.0.0.2 has torch ")
     (folder / "train.py").unlink()
-    refused = ray_shipment.refusal(shipment, "10.0.0.2")
+    refused = ray_shipment.unsuitable_node_reason(shipment, "10.0.0.2")
     assert refused is not None
     assert refused.en.startswith(f"Ray node 10.0.0.2: {folder / 'train.py'} does not exist")
 

@@ -33,15 +33,15 @@ from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
 from gonogo.prepare.inferred.producers import reason_with_producer
-from gonogo.prepare.make import make
-from gonogo.prepare.prepare import options_of
+from gonogo.prepare.make import generate_files
+from gonogo.prepare.prepare import parse_prepare_options
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_files, read_baseline
 from gonogo.rehearse.limits import absent, certificate, synthetic_data_failures
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.report.answer.next_step import NextStep, next_step
 from gonogo.report.answer.purposes import PURPOSE_TEXTS
 from gonogo.virtual.weights.model_folders import model_not_cached
@@ -57,7 +57,7 @@ LAUNCH = "-- bash launch.sh"
 
 
 def report_on(*gaps: Skipped) -> Report:
-    return called(Report("rehearse", Verdict.CANNOT_TELL, skipped=gaps), CALL)
+    return with_invocation(Report("rehearse", Verdict.CANNOT_TELL, skipped=gaps), CALL)
 
 
 def gap(remedy: GapRemedy | None) -> Skipped:
@@ -85,7 +85,7 @@ def gap(remedy: GapRemedy | None) -> Skipped:
         (
             rehearse_again(purpose=Purpose.AFTER_FILES, subject="data/rows.jsonl"),
             f"{REHEARSE} {OWN} {LAUNCH}",
-            "once data/rows.jsonl is there, or a few rows of it",
+            "run this once data/rows.jsonl is there, or a few rows of it",
         ),
         (prepare_launch(), f"gonogo prepare {LAUNCH}", "generates what is missing here"),
         (
@@ -170,7 +170,7 @@ def next_of_rank(reason: Reason) -> NextStep:
     read = msgspec.json.decode(msgspec.json.encode(record), type=RehearsalRecord)
     report = rehearsal_report(read, "/work")
     assert report.verdict is Verdict.CANNOT_TELL
-    return next_step(called(report, CALL))
+    return next_step(with_invocation(report, CALL))
 
 
 @pytest.mark.parametrize("name", REASONS)
@@ -202,7 +202,7 @@ def test_each_reason_has_its_remedy_as_the_next_command(name: str) -> None:
 )  # fmt: skip
 def test_how_a_rank_ended_has_its_remedy(changes: dict[str, object], command: str, purpose: Purpose) -> None:
     record = samples.rehearsal_record(samples.rank_record(0), samples.rank_record(1, **{"phases": ["load"], **changes}))
-    step = next_step(called(rehearsal_report(record, "/work"), CALL))
+    step = next_step(with_invocation(rehearsal_report(record, "/work"), CALL))
     assert (step.command, step.purpose) == (command, purpose)
 
 
@@ -213,14 +213,14 @@ def test_a_known_reason_comes_before_more_time() -> None:
         samples.rank_record(0, outcome="timed-out", phases=["load"]),
         samples.rank_record(1, outcome="unsupported", unsupported=unsupported),
     )
-    report = called(rehearsal_report(samples.rehearsal_record(*ranks), "/work"), CALL)
+    report = with_invocation(rehearsal_report(samples.rehearsal_record(*ranks), "/work"), CALL)
     assert next_step(report).command == f"gonogo prepare {LAUNCH}"
 
 
 def test_more_time_is_more_than_it_took() -> None:
     record = samples.rehearsal_record(samples.rank_record(outcome="timed-out", phases=["load"]))
     record.seconds = 7201.0
-    assert "--timeout 18000" in next_step(called(rehearsal_report(record, "/work"), CALL)).command
+    assert "--timeout 18000" in next_step(with_invocation(rehearsal_report(record, "/work"), CALL)).command
 
 
 # Remedies that depend on what is known.
@@ -248,12 +248,12 @@ def test_a_generated_object_has_the_real_one_as_its_remedy(
     tmp_path: Path, operands: list[str], known: dict[str, object], remedy: GapRemedy | None
 ) -> None:
     rank = samples.rank_record(outcome="raised", made_operands=operands)
-    assert certificate._generated_operands(rank, world_with(tmp_path, **known)).remedy == remedy
+    assert certificate._generated_objects_reason(rank, world_with(tmp_path, **known)).remedy == remedy
 
 
 def test_the_table_knows_how_a_name_is_spelled(tmp_path: Path) -> None:
     wanted = [RequiredInput("model", "Qwen/Qwen2.5-7B", state="can-be-made")]
-    _, table = make(wanted, tmp_path, 64, options_of(8, None, []))
+    _, table = generate_files(wanted, tmp_path, 64, parse_prepare_options(8, None, []))
     assert table.spelled == {"qwen/qwen2.5-7b": "Qwen/Qwen2.5-7B"}
 
 
@@ -269,7 +269,7 @@ def test_the_table_knows_how_a_name_is_spelled(tmp_path: Path) -> None:
     ],
 )
 def test_what_prepare_could_not_generate_is_fetched(missing: MissingInput, remedy: GapRemedy) -> None:
-    assert synthetic_data_failures._fetch(missing) == remedy
+    assert synthetic_data_failures._fetch_remedy(missing) == remedy
 
 
 def test_a_model_that_no_table_has_is_downloaded_and_a_published_one_generated() -> None:
@@ -285,7 +285,7 @@ def test_a_file_that_a_script_writes_is_written_first(tmp_path: Path) -> None:
     reason = Reason(Text("it is not here", "不在"), prepare_launch())
     found = reason_with_producer(reason, "out/tokens.npy", tmp_path)
     assert found.remedy == rehearse_again(purpose=Purpose.AFTER_STEP, subject="tokenize_rows.py:4")
-    assert next_of_rank(found).what.en == "after the step that writes it: tokenize_rows.py:4"
+    assert next_of_rank(found).what.en == "run this after the step that writes it: tokenize_rows.py:4"
     assert reason_with_producer(reason, "out/others.npy", tmp_path) == reason
 
 
@@ -336,7 +336,7 @@ def test_a_failure_leads_to_the_next_command(tmp_path: Path) -> None:
     assert record is not None
     assumed = Reason(Text("assuming 8", "假定 8 个"), rehearse_again("--gpus", "4xH100", purpose=Purpose.COUNT_OF_NODE))
     certificate.apply_limits(record, ProjectWorld(tmp_path, tmp_path, gpus_assumed=assumed))
-    command = next_step(called(rehearsal_report(record, str(tmp_path)), CALL)).command
+    command = next_step(with_invocation(rehearsal_report(record, str(tmp_path)), CALL)).command
     assert command == f"gonogo rehearse --environment old.txt --env HOME_OF_DATA {OWN} --gpus 4xH100 {LAUNCH}"
 
 
@@ -381,7 +381,7 @@ def test_a_comparison_says_what_the_later_report_suggests(
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
     assert step.command == f"{REHEARSE} {OWN} {LAUNCH}"
-    assert step.what.en == "once rows.jsonl is there, or a few rows of it"
+    assert step.what.en == "run this once rows.jsonl is there, or a few rows of it"
     assert (step.what.zh == "先放好 rows.jsonl，或其中几行") is in_chinese
 
 
@@ -391,7 +391,9 @@ def test_details_that_no_gonogo_wrote_are_no_error(tmp_path: Path, details: dict
     said["answer"]["next_details"] = details  # type: ignore[index]
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
-    assert step.what.en == ("once {0} is there" if details.get("subject") == "{0}" else "once a is there")
+    assert step.what.en == (
+        "run this once {0} is there" if details.get("subject") == "{0}" else "run this once a is there"
+    )
 
 
 def test_a_report_without_an_answer_is_read(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.worker_environment import datasets_cache
+from gonogo.rehearse.launch.worker_environment import mirror_datasets_cache
 from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
@@ -93,7 +93,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("SEEN", str(project.seen))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(
-        "gonogo.rehearse.workers.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
+        "gonogo.rehearse.workers.workers.python_module_command",
+        lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan],
     )
     for name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
@@ -295,7 +296,7 @@ import os, sys
 from gonogo.rehearse.workers import workers
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-workers.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]
+workers.python_module_command = lambda python, _module, plan, **_: [python, sys.argv[1], plan]
 record = rehearse(RehearsalRequest(["deepspeed", "--num_gpus", "4", "train.py"], ranks="all", timeout=60))
 print([rank.outcome for rank in record.ranks])
 """
@@ -303,9 +304,9 @@ print([rank.outcome for rank in record.ranks])
 
 # The real command line, with the fake worker in the module's place.
 _WITH_PARENT = """
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 def with_fake_worker(python, plan, **options):
-    words = python_module(python, "gonogo.virtual", plan, **options)
+    words = python_module_command(python, "gonogo.virtual", plan, **options)
     return [*words[:2], words[2].partition("runpy.run_module")[0] + "runpy.run_path(" + repr(sys.argv[1]) + ")", plan]
 """
 
@@ -504,7 +505,7 @@ def test_prepared_data_sets_are_seen_and_not_written(tmp_path: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "train.arrow").write_text("rows")
     (cache / "train.lock").write_text("")
-    mirror = datasets_cache({"HOME": str(tmp_path / "home")}, tmp_path / "mirror")
+    mirror = mirror_datasets_cache({"HOME": str(tmp_path / "home")}, tmp_path / "mirror")
     assert (mirror / "alpaca/default/train.arrow").read_text() == "rows"
     assert not (mirror / "alpaca/default/train.lock").exists()
     (mirror / "alpaca/default/cache-1.arrow").write_text("new")

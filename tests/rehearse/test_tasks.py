@@ -14,7 +14,7 @@ from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch
 from gonogo.rehearse.launch.tasks import host_names, job_variables, task_call, task_processes
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.resolve import Situation, resolve
+from gonogo.rehearse.resolve import CommandContext, resolve
 from gonogo.rehearse.run import rehearse
 
 MACHINE = LaunchMachine("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
@@ -26,7 +26,7 @@ def resolved(folder: Path, *command: str, **environment: str) -> ResolvedLaunch:
     (folder / "project").mkdir(exist_ok=True)
     (folder / "project" / "train.py").write_text("")
     (folder / "scratch").mkdir()
-    situation = Situation(
+    situation = CommandContext(
         surroundings=MACHINE,
         environment={**ENVIRONMENT, **environment},
         cwd=str(folder / "project"),

@@ -187,8 +187,8 @@ def test_paths_that_cannot_be_written_are_refused_in_a_line(tmp_path: Path) -> N
     }
     for sentence, files in refused.items():
         with pytest.raises(UserError) as error:
-            files.check()
+            files.check_writable()
         assert error.value.text.en == sentence
     with pytest.raises(UserError, match="--ranks all"):
         ViewerFiles(flight_recorder=tmp_path / "new").check_ranks(1)
-    ViewerFiles(tmp_path / "m.pickle", tmp_path / "t.json.gz", tmp_path / "new").check()
+    ViewerFiles(tmp_path / "m.pickle", tmp_path / "t.json.gz", tmp_path / "new").check_writable()

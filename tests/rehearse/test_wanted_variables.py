@@ -49,7 +49,7 @@ def failed(kind: str, message: str, *frames: Frame, outcome: Outcome = "raised")
 
 def settled(rank: RankRecord, *named: str) -> RankRecord:
     given = program_environment(ENVIRON, env_options=named)
-    return ProgramVariables(given, ENVIRON).settled(record_of(copy.deepcopy(rank))).ranks[0]
+    return ProgramVariables(given, ENVIRON).redact_record(record_of(copy.deepcopy(rank))).ranks[0]
 
 
 WANTING = {
@@ -129,7 +129,7 @@ def test_an_error_of_the_user_s_says_which_variable_it_lacks() -> None:
     variables = ProgramVariables(program_environment(ENVIRON), ENVIRON)
     line = "run.sh: line 3: {x} MY_DATA: unbound variable swordfish99"
     text = Text(f"ended with status 1: {line}", f"以状态 1 退出：{line}")
-    with pytest.raises(UserError) as raised, variables.explained():
+    with pytest.raises(UserError) as raised, variables.explain_user_errors():
         raise UserError(text)
     assert raised.value.text == Text(
         "ended with status 1: run.sh: line 3: {x} MY_DATA: unbound variable ***; the environment variable MY_DATA "
@@ -137,7 +137,7 @@ def test_an_error_of_the_user_s_says_which_variable_it_lacks() -> None:
         "以状态 1 退出：run.sh: line 3: {x} MY_DATA: unbound variable ***；此处设置了环境变量 MY_DATA，但没有传给程序："
         "请加 --env MY_DATA",
     )
-    with pytest.raises(UserError) as raised, variables.explained():
+    with pytest.raises(UserError) as raised, variables.explain_user_errors():
         raise UserError(Text("no such file", "没有该文件"))
     assert raised.value.text == Text("no such file", "没有该文件")
 
@@ -319,7 +319,7 @@ def test_an_unusable_option_is_one_line(tmp_path: Path, command: str, language: 
 
 def test_the_request_has_what_was_typed() -> None:
     request = RehearsalRequest(["python", "train.py"], env=("A_VARIABLE=1",))
-    assert ProgramVariables.of(request).environment["A_VARIABLE"] == "1"
+    assert ProgramVariables.from_request(request).environment["A_VARIABLE"] == "1"
 
 
 @pytest.mark.slow

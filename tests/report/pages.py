@@ -26,11 +26,11 @@ from gonogo.finding.rehearsal import (
     downsample_timeline,
 )
 from gonogo.finding.trials import cured
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.solve import solve
@@ -106,7 +106,7 @@ def what_if_report(shortest: int = 2048) -> Report:
     bounds = ((0.5, 0.6, 0.7), (1.0, 1.0, 1.0), (1.5, 1.3, 1.4), (2.0, 1.8, 1.9))
     rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus, seconds_of_step=1.0,
                                         step_scaling=StepScaling(1.0, 0.1, 0.2, bounds))  # fmt: skip
-    return called(
+    return with_invocation(
         msgspec.structs.replace(report, rehearsal=rehearsal),
         Invocation(("bash", "launch $1.sh"), ("--gpus", "8xH100-80G", "--host-memory", "2T")),
     )
@@ -210,7 +210,7 @@ def guarded_report() -> Report:
             for last in range(10, 2010, 10)
         ]  # fmt: skip
         rank.stalls = [msgspec.structs.replace(one, step=1205) for one in rank.stalls] if rank.rank == 2 else []
-    return report_of(run, "/home/user/finetune")
+    return guarded_run_report(run, "/home/user/finetune")
 
 
 def died_report(folder: Path) -> Report:

@@ -14,11 +14,11 @@ from whole_runs import CALLS, RUNS
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.trials.cured import Cure, TrialOutcome
-from gonogo.prepare.output import write
+from gonogo.prepare.output import write_list
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.report.answer.headline import badge, make_headline
 
 
@@ -44,7 +44,7 @@ COMMAND = Invocation(("bash", "launch.sh"), ("--gpus", "8xH100-80G"))
 
 def made(name: str, folder: Path) -> Report:
     report = OWN[name](folder) if name in OWN else RUNS[name]()
-    return called(report, CALLS.get(name, COMMAND)) if report.call is None else report
+    return with_invocation(report, CALLS.get(name, COMMAND)) if report.call is None else report
 
 
 def plain(line: str) -> str:
@@ -114,5 +114,5 @@ CAN_BE, LACKS = (RequiredInput("data", "rows.jsonl", state=state) for state in (
 )
 def test_a_preparation_answers_first_too(done: Preparation, made: bool, lines: list[str]) -> None:
     stream = io.StringIO()
-    write(stream, done, ["bash", "launch.sh"], "text", "en", made)
+    write_list(stream, done, ["bash", "launch.sh"], "text", "en", made)
     assert stream.getvalue().splitlines()[:3] == lines

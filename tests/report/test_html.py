@@ -23,7 +23,7 @@ from whole_runs import RUNS
 from gonogo.finding.logs import RankEnd
 from gonogo.report import render
 from gonogo.report.html.ends import time_axis
-from gonogo.report.html.markup import prose
+from gonogo.report.html.markup import format_sentence
 from gonogo.report.output import show_in_browser
 
 
@@ -198,5 +198,5 @@ def test_the_steps_of_a_guarded_run_keep_their_peaks_in_few_points() -> None:
 def test_what_stands_between_backquotes_is_code() -> None:
     texts = Page(render(RUNS["check"](), "html", "en")).texts
     assert ("code", "sum(p.sum() for p in model.group_decode_adapter.parameters())") in texts
-    assert prose("one ` alone <b>") == "one ` alone &lt;b&gt;"
-    assert prose("`<b>` is") == "<code>&lt;b&gt;</code> is"
+    assert format_sentence("one ` alone <b>") == "one ` alone &lt;b&gt;"
+    assert format_sentence("`<b>` is") == "<code>&lt;b&gt;</code> is"

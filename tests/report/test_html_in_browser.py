@@ -29,8 +29,8 @@ from whole_runs import CALLS, RUNS
 from gonogo.finding import Text
 from gonogo.finding.call import Invocation
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
-from gonogo.report.html.frame import framed
+from gonogo.report.answer.command_placeholders import with_invocation
+from gonogo.report.html.frame import in_iframe
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 
@@ -349,7 +349,7 @@ def test_a_parted_report_shows_lanes_and_both_stacks(opened: Any) -> None:
 def test_a_page_works_in_a_notebooks_frame(opened: Any, tmp_path: Path) -> None:
     page = opened(charted_report())
     path = tmp_path / "notebook.html"
-    path.write_text(framed(render(charted_report(), "html", "zh")), encoding="utf-8")
+    path.write_text(in_iframe(render(charted_report(), "html", "zh")), encoding="utf-8")
     page.goto(path.as_uri())
     inside = page.frame_locator("iframe")
     over = inside.locator(".over-time:visible .u-over")
@@ -400,7 +400,7 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_answer_is_seen_on_a_phone_without_scrolling(name: str, language: str, opened: Any) -> None:
     """Verdict, reason, figures and the next command end within the first 600 pixels."""
-    page = opened(called(RUNS[name](), CALLS.get(name, Invocation())), language)
+    page = opened(with_invocation(RUNS[name](), CALLS.get(name, Invocation())), language)
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= 390")
     for part in ("h1", ".reason", ".next"):

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text as OfRich
 
-from gonogo.report.page import Page, Styled, cells, should_use_colour, truncated, wrapped
+from gonogo.report.page import Page, StyledText, column_width, should_use_colour, truncate, wrap_text
 from gonogo.report.table import Table
 
 _WORDS = st.text("abc .,(", max_size=80)
@@ -24,7 +24,7 @@ class _Terminal(io.StringIO):
 
 
 def _lines(text: str, width: int) -> list[str]:
-    return [line.plain for line in wrapped(Styled(text), width)]
+    return [line.plain for line in wrap_text(StyledText(text), width)]
 
 
 @given(text=_WORDS, room=st.integers(0, 30))
@@ -43,18 +43,18 @@ def test_no_line_is_too_long_and_nothing_is_lost(text: str, width: int) -> None:
 
 @given(text=_ANY)
 def test_columns_are_counted_as_rich_counts_them(text: str) -> None:
-    assert cells(text) == cell_len(text)
+    assert column_width(text) == cell_len(text)
 
 
 def test_chinese_fills_the_line_and_no_line_begins_with_closing_punctuation() -> None:
     lines = _lines("显存不足，请减小批次大小。然后重试，或者使用更大的显卡。", 10)
-    assert all(cells(line) >= 8 for line in lines[:-1])
+    assert all(column_width(line) >= 8 for line in lines[:-1])
     assert not any(line.startswith(("，", "。")) for line in lines)
 
 
 def test_a_style_goes_on_over_the_break() -> None:
-    line = Styled.assemble(("error", "bold red"), ": one two three", (" four", "dim"))
-    pieces = list(wrapped(line, 10))
+    line = StyledText.assemble(("error", "bold red"), ": one two three", (" four", "dim"))
+    pieces = list(wrap_text(line, 10))
     assert [piece.plain for piece in pieces] == ["error: one", "two three", "four"]
     assert pieces[0].parts[0] == ("error", "bold red")
     assert pieces[2].parts == [("four", "dim")]
@@ -67,11 +67,11 @@ def test_what_is_to_be_copied_is_not_wrapped() -> None:
 
 
 def test_the_end_of_a_long_title_is_left_out() -> None:
-    assert truncated("显存不足", 8) == "显存不足"
-    assert truncated("显存不足", 7) == "显存不…"
+    assert truncate("显存不足", 8) == "显存不足"
+    assert truncate("显存不足", 7) == "显存不…"
     buffer = io.StringIO()
     Page(buffer, width=6).rule("a title that is too long")
-    assert cells(buffer.getvalue().rstrip("\n")) == 6
+    assert column_width(buffer.getvalue().rstrip("\n")) == 6
 
 
 @pytest.mark.parametrize(("environment", "wanted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])

@@ -16,7 +16,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.trials.planned import Model, Plan, SolutionSummary, StrategySummary, StrategyTooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture
-from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw, write_picture
+from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw_plan, write_picture
 
 GIB = 1 << 30
 NOTHING = Text("", "")
@@ -56,7 +56,7 @@ FITS = choice("ZeRO-2", 50, parameters=20, optimizer=10, activations=10)
 
 
 def test_bar_is_divided_as_the_memory_is() -> None:
-    (bar,) = bars(drawing.as_svg(draw(plan([FITS], []), "en"))).values()
+    (bar,) = bars(drawing.as_svg(draw_plan(plan([FITS], []), "en"))).values()
     whole = sum(width for _, width in bar)
     shares = {colour: width / whole for colour, width in bar}
     assert shares == pytest.approx(
@@ -67,7 +67,7 @@ def test_bar_is_divided_as_the_memory_is() -> None:
 
 def test_what_does_not_fit_reaches_beyond_the_line() -> None:
     too_large = choice("ZeRO-0", 100, parameters=60, optimizer=40)
-    svg = drawing.as_svg(draw(plan([FITS], [too_large]), "en"))
+    svg = drawing.as_svg(draw_plan(plan([FITS], [too_large]), "en"))
     fitting, beyond = bars(svg).values()
     assert sum(width for _, width in beyond) / sum(width for _, width in fitting) == pytest.approx(100 / 80, abs=0.01)
     lines = [line for line in ElementTree.fromstring(svg).iter(f"{SVG}line") if line.get("stroke-dasharray")]
@@ -78,30 +78,30 @@ def test_what_does_not_fit_reaches_beyond_the_line() -> None:
 
 
 def test_endless_bar_stays_on_the_picture() -> None:
-    drawn = draw(plan([], [choice("ZeRO-0", 4000, parameters=4000)]), "en")
+    drawn = draw_plan(plan([], [choice("ZeRO-0", 4000, parameters=4000)]), "en")
     for box in drawn.shapes:
         if isinstance(box, drawing.Box):
             assert box.x + box.width <= drawn.width
 
 
 def test_what_lacks_host_memory_is_no_bar() -> None:
-    assert not bars(drawing.as_svg(draw(plan([], [choice("ZeRO-3, optimizer on CPU", 20, parameters=20)]), "en")))
+    assert not bars(drawing.as_svg(draw_plan(plan([], [choice("ZeRO-3, optimizer on CPU", 20, parameters=20)]), "en")))
 
 
 def test_what_was_solved_for_is_told() -> None:
     fits = {name: value for name, value in asdict(FITS).items() if name in StrategySummary.__struct_fields__}
     solved = plan([SolutionSummary(**fits, solved=12288, at_limit=False, gpus=8, nodes=1)], [], "seq-len")
-    assert "12,288" in drawing.as_svg(draw(solved, "en"))
+    assert "12,288" in drawing.as_svg(draw_plan(solved, "en"))
 
 
 def test_no_more_bars_than_can_be_read() -> None:
-    assert len(bars(drawing.as_svg(draw(plan([FITS] * 30, []), "en")))) == MAX_FITTING
+    assert len(bars(drawing.as_svg(draw_plan(plan([FITS] * 30, []), "en")))) == MAX_FITTING
 
 
 def test_names_are_no_markup() -> None:
     hostile = plan([replace(FITS, strategy="<script>alert(1)</script>&\x1b[31m")], [])
     hostile = replace(hostile, model=replace(hostile.model, model_class='"/><image href="x">'))
-    svg = drawing.as_svg(draw(hostile, "en"))
+    svg = drawing.as_svg(draw_plan(hostile, "en"))
     names = {element.tag.removeprefix(SVG) for element in ElementTree.fromstring(svg).iter()}
     assert names == {"svg", "title", "rect", "text", "line"}
     assert "\x1b" not in svg
@@ -116,7 +116,7 @@ def test_svg_speaks_both_languages(language: str, said: str, tmp_path: Path) -> 
 def test_png_shows_what_the_svg_shows(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     assert write_picture(plan([FITS], []), tmp_path / "picture.png", "en") is None
-    drawn = draw(plan([FITS], []), "en")
+    drawn = draw_plan(plan([FITS], []), "en")
     shown = image.open(io.BytesIO((tmp_path / "picture.png").read_bytes()))
     assert shown.size == (drawn.width * 2, drawn.height * 2)
     for box in drawn.shapes:

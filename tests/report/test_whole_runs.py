@@ -16,7 +16,7 @@ from gonogo.finding import Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.report import FORMATS, render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.report.answer.headline import make_headline
 from gonogo.report.answer.next_step import next_step
 from gonogo.report.page import Page
@@ -33,7 +33,7 @@ def test_reports_are_as_expected(name: str) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_the_answer_comes_first(name: str, language: str) -> None:
     """First line the verdict and what it is of, second the reason, third the next command: whatever the width is."""
-    report = called(RUNS[name](), CALLS.get(name, Invocation()))
+    report = with_invocation(RUNS[name](), CALLS.get(name, Invocation()))
     buffer = io.StringIO()
     print_report(report, Page(buffer, width=400), language)
     first, second, third = buffer.getvalue().splitlines()[:3]
@@ -63,7 +63,7 @@ def test_nothing_else_lies_there() -> None:
 
 def test_what_follows_a_rehearsal_that_failed() -> None:
     """``cure``, of a run of two lives with the options that say so."""
-    failed = called(RUNS["rehearse_memory"](), CALLS["rehearse_memory"])
+    failed = with_invocation(RUNS["rehearse_memory"](), CALLS["rehearse_memory"])
     assert failed.verdict is Verdict.NO_GO
     assert next_step(failed).command == "gonogo cure --gpus 8xH100-80G -- bash launch.sh"
     assert failed.rehearsal is not None

@@ -26,11 +26,11 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
 from gonogo.finding.call import Invocation
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
-from gonogo.report.answer.command_placeholders import called
+from gonogo.report.answer.command_placeholders import with_invocation
 from gonogo.trials.bisect.bisect import BisectRequest, bisect
 from gonogo.trials.bisect.report import bisect_report
 from gonogo.trials.plan.answer import plan_report
@@ -70,7 +70,7 @@ def _diagnosed() -> Report:
 
 def _guarded() -> Report:
     path = TESTS / "hazards" / "rank-late-at-collective" / "bad_data_loader.guard.json"
-    return report_of(msgspec.json.decode(path.read_bytes(), type=GuardedRun), "/home/user/finetune")
+    return guarded_run_report(msgspec.json.decode(path.read_bytes(), type=GuardedRun), "/home/user/finetune")
 
 
 def _bisected() -> Report:
@@ -126,7 +126,7 @@ def written(name: str) -> dict[str, str]:
     """The report of one run in every format and language, by the name of its file."""
     report = RUNS[name]()
     if name in CALLS:
-        report = called(report, CALLS[name])
+        report = with_invocation(report, CALLS[name])
     return {
         f"{name}.{language}.{ENDINGS[format_name]}": render(report, format_name, language).replace(str(ROOT), "ROOT")
         for format_name in ENDINGS

@@ -25,7 +25,7 @@ from typer.models import CommandInfo
 from gonogo._version import __version__
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
@@ -216,27 +216,27 @@ def rehearse(
         from gonogo.rehearse.synthetic import SyntheticOptions
 
         synthetic = SyntheticOptions(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
-        command = words_of(synthetic.command(command, gpus, nodes, steps) or [])
+        command = split_command(synthetic.to_command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
                 translated("no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.answer import rehearse_and_report, was_interrupted
         from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
         from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import StageCommands, check_life, check_life_options
+        from gonogo.rehearse.launch.queued import with_job_from_file
+        from gonogo.rehearse.lives import StageCommands, check_life_options, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.what_if.changed_run import rehearse_with
         from gonogo.trials.what_if.setting_changes import read_settings
 
         commands = StageCommands(convert_with, merge_with, serve_with)
-        stages = check_life(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
+        stages = parse_life_stages(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -263,7 +263,7 @@ def rehearse(
             stage_commands=commands,
         )
         check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
-        request = unpacked(request)
+        request = with_job_from_file(request)
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):
@@ -273,13 +273,15 @@ def rehearse(
                 )
             )
         with live_display(language) as on_progress:
-            at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearsed
+            at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearse_and_report
             record, report = rehearse_with(request, changed, others, at_once, on_progress)
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)
         machine = machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())
-        report = called(report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED)))
+        report = with_invocation(
+            report, Invocation(launch, machine, own_options=typed_options(context, without=_NOT_REPEATED))
+        )
         publish(report, format_, output, language, open_)
         if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)
@@ -399,7 +401,7 @@ def diagnose(
         from gonogo.cli.reading_progress import log_read_progress
         from gonogo.diagnose.findings import read_failure
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
 
         with log_read_progress(logs, language) as on_bytes:
             failure = read_failure(
@@ -426,7 +428,9 @@ def diagnose(
 
             options = ReaderOptions(server, yes, command, gpus, host_memory, environment, language)
             report = with_model_reading(failure, report, options)
-        report = called(report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs)))
+        report = with_invocation(
+            report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs))
+        )
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
@@ -556,7 +560,9 @@ def main() -> None:
         sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
         words, asked = _extract_language_option(sys.argv[1:])
         language = choose_language(asked, os.environ)
-        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell requests its completion script
+        if (
+            overview.asks_for_overview(words) and "_GONOGO_COMPLETE" not in os.environ
+        ):  # a shell requests its completion script
             from gonogo.report.output import to_stdout
 
             to_stdout(lambda stream: overview.print_overview(Page(stream, colour=should_use_colour(stream)), language))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -88,7 +88,7 @@ def bisect(
 
         known_format(format_)
         check_writable(output)
-        command = words_of(command or [])
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated(
@@ -99,10 +99,10 @@ def bisect(
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.launch.queued import with_job_from_file
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep_folder
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.bisect.bisect import BisectRequest
         from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
@@ -128,12 +128,12 @@ def bisect(
             _require_option("--package", package),
             _require_option("--good", good),
             _require_option("--bad", bad),
-            unpacked(rehearsal),
+            with_job_from_file(rehearsal),
             upstream,
         )
         with live_display(language) as on_progress, automatically_prepared(request.rehearsal) as ready:
             found = run_bisection(replace(request, rehearsal=ready), _rehearse_release, on_progress)
-        report = called(
+        report = with_invocation(
             bisect_report(found),
             Invocation(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
         )

@@ -118,9 +118,11 @@ def check(
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            from gonogo.report.answer.command_placeholders import called
+            from gonogo.report.answer.command_placeholders import with_invocation
 
-            publish(called(checked.report, _invocation(checked, paths, command)), format_, output, language, open_)
+            publish(
+                with_invocation(checked.report, _invocation(checked, paths, command)), format_, output, language, open_
+            )
         if allow_no_files and not checked.gathered.runs:
             raise SystemExit(0)
         raise SystemExit(checked.exit_status)

@@ -16,7 +16,7 @@ _UNCLOSED_QUOTE = translated(
 )
 
 
-def words_of(command: str | Sequence[str]) -> list[str]:
+def split_command(command: str | Sequence[str]) -> list[str]:
     """The words of a command. A string, or a single word with blanks that is not a file, is split as a shell would.
 
     A command with shell syntax (``cd run && torchrun …``, ``NAME=value …``) becomes ``bash -c``. Raises UserError for

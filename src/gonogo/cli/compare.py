@@ -39,12 +39,12 @@ def compare(
         from gonogo.finding.call import Invocation
         from gonogo.rehearse.baseline import compare_files
         from gonogo.report import known_format
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.report.output import check_writable, publish
 
         known_format(format_)
         check_writable(output)
         report = compare_files(before, after, peak_growth)
-        report = called(report, Invocation(files=(str(before), str(after))))
+        report = with_invocation(report, Invocation(files=(str(before), str(after))))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.exit_status)

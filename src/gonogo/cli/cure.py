@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     Command,
@@ -117,28 +117,28 @@ def cure(
 
         known_format(format_)
         check_writable(output)
-        command = words_of(command or [])
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated("no command to cure: put it after --, for example: gonogo cure -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.answer import rehearsed_to_its_end
+        from gonogo.rehearse.answer import rehearse_uninterrupted
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import StageCommands, check_life
+        from gonogo.rehearse.launch.queued import with_job_from_file
+        from gonogo.rehearse.lives import StageCommands, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
         from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest
 
         check_patch_file(output_patch)
         commands = StageCommands(convert_with, merge_with, serve_with)
-        stages = check_life(life, resume_on, resume_with, commands)
+        stages = parse_life_stages(life, resume_on, resume_with, commands)
         rehearsal = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -158,7 +158,7 @@ def cure(
             stage_commands=commands,
         )
         request = CureRequest(
-            unpacked(rehearsal),
+            with_job_from_file(rehearsal),
             own_ranks=ranks is None and not stages,
             budget=budget,
             allow_training_changes=allow_training_changes,
@@ -171,11 +171,11 @@ def cure(
             automatically_prepared(request.rehearsal) as ready,
         ):
             request = replace(request, rehearsal=ready)
-            cured = search(request, scratch, rehearsed_to_its_end, on_progress)
+            cured = search(request, scratch, rehearse_uninterrupted, on_progress)
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
-        report = called(
+        report = with_invocation(
             report,
             Invocation(
                 tuple(command),

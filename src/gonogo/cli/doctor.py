@@ -50,7 +50,7 @@ class RequirementStatus(NamedTuple):
     needed_for: Text
 
 
-def lines_of() -> list[RequirementStatus]:
+def requirement_statuses() -> list[RequirementStatus]:
     """The status of each requirement, in the order in which a user needs them."""
     return [
         _package_status("torch", _NEEDS_TORCH),
@@ -72,13 +72,13 @@ def doctor(lang: Lang = None) -> None:
     """
     language = choose_language(lang, os.environ)
     with exit_statuses(language):
-        from gonogo.report.page import Page, Styled, should_use_colour
+        from gonogo.report.page import Page, StyledText, should_use_colour
 
-        found = lines_of()
+        found = requirement_statuses()
         page = Page(sys.stdout, colour=should_use_colour(sys.stdout))
         for line in found:
             said = (_YES if line.here else _NO).in_language(language)
-            mark = Styled.assemble(
+            mark = StyledText.assemble(
                 (f"{line.name.in_language(language):<9} ", "bold"), (said, "green" if line.here else "red")
             )
             mark.append(f"  {line.what.in_language(language)}")

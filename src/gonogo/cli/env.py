@@ -42,7 +42,7 @@ def env(
         known_format(format_)
         check_writable(output)
         from gonogo.check.environment import environment_report
-        from gonogo.confinement.messages import confined_by
+        from gonogo.confinement.messages import confinement_text
         from gonogo.evidence.environment.reading import read_environment_file
         from gonogo.evidence.environment.this_machine import inspect_this_machine
 
@@ -51,6 +51,6 @@ def env(
         else:
             from gonogo.confinement.confinement import detect_means
 
-            report = environment_report(inspect_this_machine(deep=True), (confined_by(*detect_means()),))
+            report = environment_report(inspect_this_machine(deep=True), (confinement_text(*detect_means()),))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

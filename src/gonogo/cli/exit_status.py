@@ -18,7 +18,7 @@ UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
 
 @contextmanager
 def exit_statuses(language: str) -> Iterator[None]:
-    """End the process as the contract says where the block raises.
+    """Within the block, turn exceptions into gonogo's exit statuses, and end the process with them.
 
     The user's error (and a full disk) is 2, Ctrl-C 130, anything else 70: a bug in gonogo itself.
     """
@@ -31,7 +31,7 @@ def exit_statuses(language: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             _exit_with(_disk_full_message(error), language, UNUSABLE)
-        _exit_with(_internal_error(error), language, FAULT)
+        _exit_with(_internal_error_message(error), language, FAULT)
 
 
 def _exit_with(text: Text, language: str, status: int) -> NoReturn:
@@ -49,7 +49,7 @@ def _disk_full_message(error: OSError) -> Text:
     )
 
 
-def _internal_error(error: Exception) -> Text:
+def _internal_error_message(error: Exception) -> Text:
     """The message for an internal error; its traceback is saved to a file that the user can attach to an issue."""
     import tempfile
     import traceback

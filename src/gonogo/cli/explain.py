@@ -48,7 +48,7 @@ def filter_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     ]
 
 
-def page_of(hazard: Hazard, language: str) -> str:
+def hazard_markdown(hazard: Hazard, language: str) -> str:
     """The hazard's page as Markdown: its title, its name, then the sections."""
     text = hazard.page.text(language)
     title, _, body = text.partition("\n")
@@ -57,7 +57,7 @@ def page_of(hazard: Hazard, language: str) -> str:
 
 def hazard_to_json(hazard: Hazard, language: str) -> dict[str, Any]:
     """The page as a JSON object: name, theme, title, stages, sections by their heading, sources."""
-    page = page_of(hazard, language)
+    page = hazard_markdown(hazard, language)
     sections = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
     return {
         "schema": "gonogo.hazard/1",
@@ -79,9 +79,9 @@ def write_page(stream: TextIO, hazard: Hazard, format_name: str, language: str) 
         from rich.console import Console
         from rich.markdown import Markdown
 
-        Console(file=stream).print(Markdown(page_of(hazard, language)))
+        Console(file=stream).print(Markdown(hazard_markdown(hazard, language)))
     else:
-        stream.write(page_of(hazard, language))
+        stream.write(hazard_markdown(hazard, language))
 
 
 def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, language: str) -> None:

@@ -63,7 +63,7 @@ RuntimeError: replace this log by one that looks alike and has another cause
 _LAUNCH_SCRIPT = "torchrun --nproc_per_node 8 train.py\n"
 _BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n"
 _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
-_FILE_CREATED = translated("made {file}")
+_FILE_CREATED = translated("created {file}")
 _NEXT_STEPS = translated(
     "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k "
     "{name} tests/test_hazards.py tests/test_hazard_cases.py\nuntil it passes (nothing else is needed: gonogo finds "
@@ -77,7 +77,7 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
     """Create the files of a hazard; returns what was created and the next steps. Raises UserError if that fails."""
     if name is None:
         raise UserError(translated("--code needs --new NAME"))
-    theme = _theme_of(name, theme)
+    theme = _check_name_and_theme(name, theme)
     root = FOLDER.parents[2]
     cases = root / "tests" / "hazards" / name
     page = FOLDER / theme / f"{name.replace('-', '_')}.md"
@@ -101,7 +101,7 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
     return "\n".join((*made, _NEXT_STEPS.format(name=name).in_language(language))) + "\n"
 
 
-def _theme_of(name: str, theme: str | None) -> str:
+def _check_name_and_theme(name: str, theme: str | None) -> str:
     """The theme of a new hazard. Raises UserError for an invalid name or theme, or outside a checkout."""
     if SHIPPED.exists() or not (FOLDER.parents[2] / "tests" / "hazards").is_dir():
         raise UserError(

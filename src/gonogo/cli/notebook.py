@@ -56,9 +56,9 @@ def _run_and_display(words: list[str], cell: str | None, *, in_terminal: bool) -
         if as_page and page.exists():
             from IPython.display import HTML, display
 
-            from gonogo.report.html.frame import framed
+            from gonogo.report.html.frame import in_iframe
 
-            display(HTML(framed(page.read_text(encoding="utf-8"))))
+            display(HTML(in_iframe(page.read_text(encoding="utf-8"))))
 
 
 def _add_cell(words: list[str], cell: str, folder: Path) -> list[str]:

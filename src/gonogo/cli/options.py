@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 
 Format = Annotated[
     str, typer.Option("--format", metavar="text|json|markdown|html|sarif|github|junit", help="Format of the report.")
@@ -239,4 +239,4 @@ def split_at_dashes(words: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in typed:
         return words, []
     after = typed[typed.index("--") + 1 :]
-    return words[: len(words) - len(after)], words_of(after)
+    return words[: len(words) - len(after)], split_command(after)

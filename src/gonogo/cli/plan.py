@@ -124,7 +124,7 @@ def plan(
         known_format(format_)
         check_writable(output)
         from gonogo.finding.call import Invocation
-        from gonogo.report.answer.command_placeholders import called
+        from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.report.trials.plan_picture import check_picture, write_picture
 
         check_picture(picture)
@@ -134,7 +134,7 @@ def plan(
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
-        from gonogo.trials.plan.price import read_price, tokens_of, with_costs
+        from gonogo.trials.plan.price import parse_tokens, read_price, with_costs
         from gonogo.trials.plan.request import PlanOptions, build_plan_request, check_model, check_packages
         from gonogo.trials.plan.search import PlanResult, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
@@ -162,7 +162,7 @@ def plan(
         check_model(request.model, request.name)
         if request.task is not None and request.task.beside is not None:
             check_model(request.task.beside, request.task.beside_name)
-        wanted = tokens_of(tokens)
+        wanted = parse_tokens(tokens)
         paid = None if price is None else read_price(price, gpus, request.machine.accelerator.name)
         unknown = None if solve is None else check_unknown(solve, request)
         check_batch(request)
@@ -191,7 +191,7 @@ def plan(
         options = sys.argv[2 : sys.argv.index("--") if "--" in sys.argv else None]
         for word in words:
             options.remove(word)
-        report = called(report, Invocation(tuple(command), tuple(options), tuple(words)))
+        report = with_invocation(report, Invocation(tuple(command), tuple(options), tuple(words)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
@@ -200,10 +200,10 @@ def _machine_options(
     command: list[str], gpus: str | None, nodes: int | None, host_memory: str | None
 ) -> tuple[str | None, int | None, str | None]:
     """The options, completed by what a job's file requests."""
-    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.launch.queued import with_job_from_file
     from gonogo.rehearse.request import RehearsalRequest
 
-    job = unpacked(RehearsalRequest(command, gpus, nodes, host_memory))
+    job = with_job_from_file(RehearsalRequest(command, gpus, nodes, host_memory))
     named = None if job.gpus is None or job.gpus.isdecimal() else job.gpus  # a count alone names no GPU model
     return gpus or named, nodes, job.host_memory
 
@@ -222,10 +222,10 @@ def _single_model(words: list[str]) -> str | None:
 def _progress_display(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
     from gonogo.prepare.prompts import writes_lines
-    from gonogo.rehearse.display import progress_lines
+    from gonogo.rehearse.display import progress_line_printer
 
     if writes_lines():
-        yield progress_lines(language), (lambda _done, _all: None)
+        yield progress_line_printer(language), (lambda _done, _all: None)
         return
     if not sys.stderr.isatty():
         yield (lambda _text: None), (lambda _done, _all: None)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -80,16 +80,16 @@ def prepare(
     with exit_statuses(language):
         from gonogo.confinement.variables import check_named
         from gonogo.finding.redaction import redact
-        from gonogo.prepare.output import known_format, write
+        from gonogo.prepare.output import check_format, write_list
         from gonogo.prepare.prepare import Preparation
         from gonogo.report.output import check_writable, publish_text
 
         def publish_preparation(preparation: Preparation) -> None:
             buffer = io.StringIO()
-            write(buffer, preparation, command or (), format_, language, not list_)
+            write_list(buffer, preparation, command or (), format_, language, not list_)
             publish_text(lambda stream: stream.write(redact(buffer.getvalue())), output)
 
-        known_format(format_)
+        check_format(format_)
         check_writable(output)
         environment = environment_option(environment)
         check_named(env or (), os.environ)
@@ -98,8 +98,8 @@ def prepare(
 
             done = prepare_models(model, write=not list_)
             publish_preparation(done)
-            raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
-        command = words_of(command or [])
+            raise SystemExit((Verdict.GO if done.is_complete else Verdict.CANNOT_TELL).exit_status)
+        command = split_command(command or [])
         if not command:
             raise UserError(
                 translated(
@@ -108,17 +108,17 @@ def prepare(
                     "Qwen/Qwen2.5-7B)"
                 )
             )
-        from gonogo.prepare.prepare import InEnvironment as Given
-        from gonogo.prepare.prepare import options_of
+        from gonogo.prepare.prepare import EnvironmentOptions as Given
+        from gonogo.prepare.prepare import parse_prepare_options
         from gonogo.prepare.prepare import prepare as make_ready
         from gonogo.prepare.provided_files import AS_INSTALLED
         from gonogo.rehearse.display import live_display
-        from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.launch.queued import with_job_from_file
         from gonogo.rehearse.probe_run import run_probe
         from gonogo.rehearse.request import RehearsalRequest
 
-        options = options_of(rows, tokens, model or [])
-        request = unpacked(
+        options = parse_prepare_options(rows, tokens, model or [])
+        request = with_job_from_file(
             RehearsalRequest(
                 command=command,
                 gpus=gpus,
@@ -143,4 +143,4 @@ def prepare(
                 probe=None if quiet else functools.partial(run_probe, request, on_progress),
             )
         publish_preparation(done)
-        raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
+        raise SystemExit((Verdict.GO if done.is_complete else Verdict.CANNOT_TELL).exit_status)

@@ -22,8 +22,11 @@ from gonogo.finding import Report, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.second_opinion.model_reading import ModelReading
 
-_UNUSABLE_ANSWER = translated("its answer can't be understood: {why}")
-_ANSWER_PROBLEMS = {"no JSON object": translated("it has no JSON object"), "no cause": translated("it names no cause")}
+_UNUSABLE_ANSWER = translated("the model's answer can't be understood: {why}")
+_ANSWER_PROBLEMS = {
+    "no JSON object": translated("it contains no JSON object"),
+    "no cause": translated("it names no cause"),
+}
 
 if TYPE_CHECKING:
     from gonogo.diagnose.reader.client import ModelServer
@@ -127,17 +130,17 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     import msgspec
 
     from gonogo.finding.second_opinion.model_reading import Proof
-    from gonogo.rehearse.answer import rehearsed_to_its_end
+    from gonogo.rehearse.answer import rehearse_uninterrupted
     from gonogo.rehearse.display import live_display
-    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.launch.queued import with_job_from_file
     from gonogo.rehearse.request import RehearsalRequest
     from gonogo.rehearse.workers.scratch import scratch_folder
-    from gonogo.trials.cure.proposed import Proposal, prove
+    from gonogo.trials.cure.proposed import Proposal, prove_proposals
     from gonogo.trials.cure.request import CureRequest
 
     proposals = [msgspec.convert(msgspec.to_builtins(change), Proposal) for change in answer.changes]
     try:
-        rehearsal = unpacked(
+        rehearsal = with_job_from_file(
             RehearsalRequest(
                 command=list(options.command),
                 gpus=options.gpus,
@@ -147,9 +150,9 @@ def _prove_change(answer: ModelAnswer, options: ReaderOptions) -> Proof:
             )
         )
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
-            return prove(proposals, CureRequest(rehearsal), scratch, rehearsed_to_its_end, on_progress)
+            return prove_proposals(proposals, CureRequest(rehearsal), scratch, rehearse_uninterrupted, on_progress)
     except UserError as error:
-        return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
+        return Proof(False, translated("the proposed change could not be rehearsed: {why}").format(why=error.text))
 
 
 def with_upstream_facts(failure: LoggedFailure, report: Report, language: str) -> Report:

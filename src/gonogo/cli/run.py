@@ -124,7 +124,7 @@ def run(
 _NOT_LAUNCHED = translated("not launched: the check says NO-GO. --force launches anyway, --no-check skips the check")
 
 _CHECK_HAS_FINDINGS = translated(
-    "the check has findings that don't prevent the launch: {count}; gonogo check -- COMMAND shows them"
+    "the check reported {count}, which don't prevent the launch: gonogo check -- COMMAND shows them"
 )
 
 

@@ -40,22 +40,22 @@ def skills(
         if action == "show":
             from gonogo.report.output import publish_text
 
-            publish_text(lambda stream: stream.write(skill(language)), None)
+            publish_text(lambda stream: stream.write(skill_text(language)), None)
         elif action == "install":
-            path, is_new = install(skill(language), target, install_globally=everywhere, force=force)
+            path, is_new = install_skill(skill_text(language), target, install_globally=everywhere, force=force)
             said = translated("wrote {path}") if is_new else translated("{path} already exists")
             typer.echo(said.format(path=path).in_language(language))
         else:
             raise UserError(translated("gonogo skills {action}: must be install or show").format(action=repr(action)))
 
 
-def skill(language: str) -> str:
+def skill_text(language: str) -> str:
     """The text of the skill file."""
     name = "SKILL.zh.md" if language == "zh" else "SKILL.md"
     return (Path(__file__).parent / "skill" / name).read_text(encoding="utf-8")
 
 
-def install(text: str, target: str, *, install_globally: bool, force: bool) -> tuple[Path, bool]:
+def install_skill(text: str, target: str, *, install_globally: bool, force: bool) -> tuple[Path, bool]:
     """Write the skill; returns its path, and whether the file changed. Raises UserError."""
     from gonogo.report.atomic import write_atomically
 

@@ -56,13 +56,13 @@ class Confinement:
         """The trees that each world's tree was started with, directly or indirectly."""
         self._layers: Path | None = None
         """The folder for the layers of its worlds; None before the first one."""
-        self._short_shared = self._shortened(self.shared)  # before the first world, so that all of them have it
+        self._short_shared = self._short_link(self.shared)  # before the first world, so that all of them have it
 
     def short_path(self, folder: Path) -> Path:
         """A path of a folder in ``shared`` that leaves room for a socket's name, if one can be had."""
         return self._short_shared / folder.relative_to(self.shared)
 
-    def _shortened(self, folder: Path) -> Path:
+    def _short_link(self, folder: Path) -> Path:
         """The folder, or a link to it where its path is too long for sockets."""
         if len(os.fsencode(folder)) + _RANK_FOLDERS + _SOCKET_NAME <= _LONGEST_SOCKET:
             return folder
@@ -100,7 +100,7 @@ class Confinement:
         """Like :meth:`world`; refusals by the kernel of better means are appended to ``refusals``."""
         base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
         for means, namespace_helper in self._means_candidates():
-            for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
+            for layers in self._layer_folders() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
                 elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
                 world = World(
@@ -171,7 +171,7 @@ class Confinement:
             if not any(tree in self._ancestors.get(later, ()) for later in trees[number + 1 :])
         )
 
-    def _places(self) -> Iterator[Path]:
+    def _layer_folders(self) -> Iterator[Path]:
         """Folders for the files that programs change: in the scratch folder, or else in other file systems."""
         if self._layers is not None:
             yield self._layers

@@ -41,7 +41,7 @@ _NAMESPACES_BY_HELPER = translated(
 )
 
 
-def confined_by(means: Means, refusal_reason: str, namespace_helper: str = "") -> Text:
+def confinement_text(means: Means, refusal_reason: str, namespace_helper: str = "") -> Text:
     """How programs are confined on this machine, for ``gonogo env``; the helper is what creates user namespaces."""
     reason = refusal_reason or "-"
     text = _CONFINED_BY[means].format(why=reason)

@@ -33,7 +33,7 @@ _HOST_KEYS = "/etc/ssh"
 
 def secret_places() -> Iterator[str]:
     """Absolute paths where the user's credentials may be, whether they exist or not."""
-    for home in _homes():
+    for home in _home_folders():
         for name in _SECRETS_IN_HOME:
             yield os.path.join(home, name)
     for variable in _SECRET_PATH_VARIABLES:
@@ -51,7 +51,7 @@ def secret_places() -> Iterator[str]:
                 yield os.path.join(_HOST_KEYS, name)
 
 
-def _homes() -> list[str]:
+def _home_folders() -> list[str]:
     """The user's home folder, by $HOME and by the user database, and other home folders that can be entered."""
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):

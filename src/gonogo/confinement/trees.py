@@ -140,7 +140,7 @@ def copy_with_holes(source: str | Path, target: str | Path) -> None:
 
 def copy_data(source_fd: int, target_fd: int, size: int) -> None:
     """Copy the data of a file of ``size`` bytes to an empty one, leaving out its holes."""
-    for start, end in data_in(source_fd, size):
+    for start, end in data_segments(source_fd, size):
         at = start
         while at < end:
             block = os.pread(source_fd, min(end - at, _BLOCK_BYTES), at)
@@ -151,7 +151,7 @@ def copy_data(source_fd: int, target_fd: int, size: int) -> None:
     os.ftruncate(target_fd, size)
 
 
-def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+def data_segments(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
     """The data segments of a file of ``size`` bytes, as (start, end), without its holes."""
     at = 0
     while at < size:
@@ -164,7 +164,7 @@ def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
         at = end
 
 
-def bytes_below(folder: Path) -> int:
+def disk_usage(folder: Path) -> int:
     """Disk usage of all files below a folder in bytes; unreadable files count as 0."""
     return sum(state.st_blocks * 512 for _, state in files_below(folder))
 

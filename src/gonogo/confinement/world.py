@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from gonogo.confinement.trees import bytes_below, copy_tree
+from gonogo.confinement.trees import copy_tree, disk_usage
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
@@ -253,13 +253,13 @@ class World:
                     return
                 if not message:
                     return
-                self._take_in(message.decode(errors="replace"), descriptors)
+                self._handle_message(message.decode(errors="replace"), descriptors)
             if time.monotonic() >= next_look:
                 began = time.monotonic()
                 self._check_layer_size()
                 next_look = time.monotonic() + max(_CHECK_INTERVAL_SECONDS, 20 * (time.monotonic() - began))
 
-    def _take_in(self, message: str, descriptors: Sequence[int]) -> None:
+    def _handle_message(self, message: str, descriptors: Sequence[int]) -> None:
         what, _, rest = message.partition(" ")
         if what == "listener" and self._on_listener is not None:
             for descriptor in descriptors:
@@ -285,7 +285,7 @@ class World:
         parent = str(private.parent if folder.is_relative_to(private) else folder.parent.parent)
         if state.f_bavail * state.f_frsize < _MIN_FREE_DISK_BYTES:
             self.limit = DISK_FULL.format(path=parent)
-        elif bytes_below(self.tree) > self._most_bytes:
+        elif disk_usage(self.tree) > self._most_bytes:
             self.limit = WROTE_TOO_MUCH.format(limit=f"{self._most_bytes / (1 << 30):g}", path=parent)
         if self.limit is not None and self._control is not None:
             with contextlib.suppress(OSError):

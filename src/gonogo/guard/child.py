@@ -57,7 +57,7 @@ def run_child(
     try:
         child = _start_process(command, environment, before)
         on_start(child)
-        return _waited_for(child, held, on_tick, tick_seconds)
+        return _wait_for_child(child, held, on_tick, tick_seconds)
     finally:
         _discard_pending_signals(held)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -87,7 +87,7 @@ class CommandStartError(UserError):
         self.status = status
 
 
-def _waited_for(
+def _wait_for_child(
     child_pid: int, blocked_signals: set[signal.Signals], on_tick: Callable[[], None], tick_seconds: float
 ) -> CommandResult:
     passed_on: list[int] = []

@@ -67,11 +67,11 @@ def _annotate_error(error: Exception, model: Any) -> None:
     import os
 
     from gonogo.finding.language import language_of_locale
-    from gonogo.guard.rank.exceptions import annotate, context_of
+    from gonogo.guard.rank.exceptions import annotate, failure_context
     from gonogo.guard.tensors.modules import Names
 
     rank = f"rank {os.environ.get('RANK', '0')}"
-    annotate(error, context_of(error, model, Names(model)), (rank,), language_of_locale(os.environ))
+    annotate(error, failure_context(error, model, Names(model)), (rank,), language_of_locale(os.environ))
 
 
 def _is_layer(module: Any) -> bool:

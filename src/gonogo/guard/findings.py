@@ -52,13 +52,13 @@ def findings_with_files(
     """
     errors = [finding for finding in files.findings if finding.severity is Severity.ERROR]
 
-    def not_seen(finding: Finding) -> Finding:
+    def downgrade_unseen(finding: Finding) -> Finding:
         surely = finding.certainty is Certainty.CERTAIN
         return _downgrade_survived(run, replace(finding, certainty=Certainty.LIKELY) if surely else finding)
 
     places = FindingPlaces(files.sources, files.base, files.packages)
     return merge_findings(
-        observed_findings, errors, rank_failures_in_record(to_rehearsal_record(run)), places, unseen=not_seen
+        observed_findings, errors, rank_failures_in_record(to_rehearsal_record(run)), places, unseen=downgrade_unseen
     )
 
 

@@ -22,7 +22,7 @@ from gonogo.finding import Report, translated
 from gonogo.guard.child import CommandResult, CommandStartError, run_child
 from gonogo.guard.injection import GuardOptions, inject
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
-from gonogo.guard.watch import Watch
+from gonogo.guard.watch import TroubleWatch
 from gonogo.report.atomic import write_atomically
 from gonogo.report.untrusted import print_error
 
@@ -73,11 +73,11 @@ def run_guarded(request: GuardRequest, environment: Mapping[str, str], language:
         guarded = inject(request.folder, request.options, environment)
         _write_launch_record(request.folder, launched)
         write_atomically(request.folder / _FILES_REPORT_NAME, dump_findings(request.files))
-        watch = Watch(
+        watch = TroubleWatch(
             request.folder,
             lambda: _print_gravest_finding(request.folder, language),
             lambda: _warn_deleted(request.folder, language),
-        ).look
+        ).poll
     except OSError as error:
         _warn_unguarded(request.folder, error, language)
 
@@ -107,9 +107,9 @@ def report_of_folder(folder: Path) -> Report:
 
     Raises OSError if the folder can't be read.
     """
-    from gonogo.guard.report import report_of
+    from gonogo.guard.report import guarded_run_report
 
-    return report_of(read_run(folder), files=load_findings(folder / _FILES_REPORT_NAME))
+    return guarded_run_report(read_run(folder), files=load_findings(folder / _FILES_REPORT_NAME))
 
 
 def write_report_files(report: Report, folder: Path, language: str) -> None:

@@ -26,7 +26,9 @@ _NO_RANK = Skipped(
 )
 
 
-def report_of(run: GuardedRun, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
+def guarded_run_report(
+    run: GuardedRun, folder: str | None = None, *, files: StaticFindings = NO_STATIC_FINDINGS
+) -> Report:
     """The report of a guarded run; paths are relative to ``folder`` (default: the current one).
 
     ``files`` are the findings of the check of the run's files before its start.

@@ -114,7 +114,7 @@ def _summarize_rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None)
         pid=start.pid if start is not None else None,
         gpu=start.gpu if start is not None else None,
         versions=dict(start.versions) if start is not None else {},
-        outcome=outcome_of(run, rank, death),
+        outcome=rank_outcome(run, rank, death),
         signal=signal_name(death.signal) if death is not None and death.signal is not None else None,
         steps=rank.last_step,
         seconds_per_step=_seconds_per_step(rank),
@@ -132,7 +132,7 @@ def _summarize_rank(run: GuardedRun, rank: GuardedRank, death: RankDeath | None)
     )
 
 
-def outcome_of(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> str:
+def rank_outcome(run: GuardedRun, rank: GuardedRank, death: RankDeath | None) -> str:
     """One of ``completed``, ``raised``, ``killed`` (by a signal), ``ended``, ``vanished``, ``running``."""
     if death is not None:
         how = {"exception": "raised", "signal": "killed", "status": "exited", "vanished": "vanished"}[death.how]

@@ -13,7 +13,7 @@ _MAX_SILENCE_SECONDS = 3600.0
 _MAX_READ_BYTES = 1 << 20
 
 
-class Watch:
+class TroubleWatch:
     """Polls the ranks' records; calls ``notify`` when they show trouble, less and less often.
 
     ``on_deleted`` is called once if the folder is gone.
@@ -28,7 +28,7 @@ class Watch:
         self._quiet_until = 0.0
         self._quiet = 30.0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll once; never raises."""
         try:
             if self._deleted is not None and not self._folder.is_dir():

@@ -80,7 +80,7 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
     if kind in ("completion", "pretrain"):
         return (f"{entry.get('field') or entry.get('text_column') or 'text'}:text",)
     if kind == "chat_template" or (kind.startswith("chat_template.") and rl is None):
-        return (f"{entry.get('field_messages') or 'messages'}:{_kind_of_messages(entry)}",)
+        return (f"{entry.get('field_messages') or 'messages'}:{_message_format(entry)}",)
     template, _, way = kind.partition(".")
     if template == "chat_template" and rl != "kto":
         if way in ("argilla", "argilla_chat"):
@@ -92,8 +92,8 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
     return _add_default_kind(_COLUMNS_OF_INSTRUCTION_TYPE.get(kind) or _COLUMNS_OF_INSTRUCTION_TYPE.get(template, ""))
 
 
-def _kind_of_messages(entry: dict[str, Any]) -> str:
-    """``turns`` if the content of a message is under ``value``, as in ShareGPT; otherwise ``chat``."""
+def _message_format(entry: dict[str, Any]) -> str:
+    """``turns`` if a message has its content under ``value``, as in ShareGPT; otherwise ``chat``."""
     mapped = entry.get("message_property_mappings")
     content = mapped.get("content") if isinstance(mapped, dict) else entry.get("message_field_content")
     return "turns" if content == "value" else "chat"

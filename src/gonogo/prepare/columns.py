@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.training_arguments import Arguments
-from gonogo.prepare.generated.rows import TEMPLATE, choice_kind, kind_by_name
+from gonogo.prepare.generated.rows import TEMPLATE, guess_column_kind, to_choice_kind
 from gonogo.prepare.named_inputs import argument_node
 
 _COLUMN_OPTION = re.compile(
@@ -20,7 +20,7 @@ _SEPARATOR_OPTION = re.compile(r"-*(?:\w+[-_])?(?:separator|sep|delimiter)")
 _READERS = ("*.read_csv", "csv.reader", "csv.DictReader")
 
 
-def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+def columns_read_in(scripts: Sequence[Script]) -> tuple[str, ...]:
     """The keys that scripts read from rows, most frequent first: ``row["text"]``, ``row.get("text")``."""
     counted: dict[str, int] = {}
     for script in scripts:
@@ -43,7 +43,7 @@ def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
     return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
 
 
-def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+def tokenized_columns(scripts: Sequence[Script]) -> tuple[str, ...]:
     """The columns that scripts pass to a tokenizer directly: ``tokenizer(rows["sentence"])``."""
     found: dict[str, None] = {}
     for script in scripts:
@@ -69,13 +69,13 @@ def iterated_columns(scripts: Sequence[Script]) -> frozenset[str]:
             if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):  # row["steps"][:3]
                 value = value.value
             name = script.field(value.slice).string if isinstance(value, ast.Subscript) else None
-            if name and name.endswith("s") and kind_by_name(name) == "text":
+            if name and name.endswith("s") and guess_column_kind(name) == "text":
                 found.add(name)
     return frozenset(found)
 
 
-def looked_up_columns(scripts: Sequence[Script]) -> dict[str, str]:
-    """The columns whose value selects an entry of a dict, each with the keys as its kind: ``TEMPLATES[row["task"]]``.
+def dict_key_columns(scripts: Sequence[Script]) -> dict[str, str]:
+    """The columns whose value is the key of a dict, with the dict's keys as their kind: ``TEMPLATES[row["task"]]``.
 
     A text that isn't among the keys would be a KeyError.
     """
@@ -88,13 +88,13 @@ def looked_up_columns(scripts: Sequence[Script]) -> dict[str, str]:
             if name and isinstance(entries, ast.Dict):
                 keys = [one.value for one in entries.keys if isinstance(one, ast.Constant)]
                 if keys and len(keys) == len(entries.keys) and all(isinstance(one, str) for one in keys):
-                    found.setdefault(name, choice_kind([str(one) for one in keys]))
+                    found.setdefault(name, to_choice_kind([str(one) for one in keys]))
     return found
 
 
-def with_kinds(names: Sequence[str], scripts: Sequence[Script]) -> list[str]:
-    """The columns, as ``name:kind`` if the scripts' use of their values determines the kind."""
-    kinds = {**dict.fromkeys(iterated_columns(scripts), "texts"), **looked_up_columns(scripts)} if names else {}
+def add_column_kinds(names: Sequence[str], scripts: Sequence[Script]) -> list[str]:
+    """The columns, as ``name:kind`` where the scripts show what kind of value they hold."""
+    kinds = {**dict.fromkeys(iterated_columns(scripts), "texts"), **dict_key_columns(scripts)} if names else {}
     return [f"{name}:{kinds[name]}" if name in kinds else name for name in names]
 
 
@@ -108,7 +108,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
         if match is None or not column or arguments.source_of(name) == "script":
             continue
         is_chat = match[1] in ("chosen", "rejected") and in_template
-        found[column] = "chat" if is_chat or match[1] == "conversations" else kind_by_name(match[1])
+        found[column] = "chat" if is_chat or match[1] == "conversations" else guess_column_kind(match[1])
     return tuple(f"{column}:{kind}" for column, kind in found.items())
 
 
@@ -116,7 +116,7 @@ def csv_separator(run: Run) -> str:
     """The launch's separator option, its default, or the only separator that readers get; empty if unknown."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
-        if value is not None and (told := _delimiter(value)):
+        if value is not None and (told := _delimiter_character(value)):
             return told
     defaults: set[str] = set()
     read: set[str | None] = set()
@@ -124,15 +124,15 @@ def csv_separator(run: Run) -> str:
         for call in script.calls("*.add_argument"):
             option = call.argument(0).string
             if option is not None and _SEPARATOR_OPTION.fullmatch(option.lower()):
-                defaults.add(_delimiter(call.keyword("default").string or ""))
+                defaults.add(_delimiter_character(call.keyword("default").string or ""))
         for call in script.calls(*_READERS):
             given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
             read.add("," if given is None else given.string)
     only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
-    return next((_delimiter(told) for told in only if told), "")
+    return next((_delimiter_character(told) for told in only if told), "")
 
 
-def _delimiter(text: str) -> str:
+def _delimiter_character(text: str) -> str:
     """The character that a text stands for (``tab``, ``comma``, itself); empty if it isn't one."""
     text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
     return text if len(text) == 1 else ""
@@ -160,8 +160,8 @@ _GRADIENT_ACCUMULATION_OPTIONS = (
 def rows_for_two_steps(run: Run, tokens: int = 0) -> int:
     """Rows for two steps of all ranks at ``tokens`` each; 0 if no batch size is stated or they would be too many."""
     batch, accumulated = (
-        _whole_number(run, _BATCH_SIZE_OPTIONS),
-        _whole_number(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1,
+        _integer_setting(run, _BATCH_SIZE_OPTIONS),
+        _integer_setting(run, _GRADIENT_ACCUMULATION_OPTIONS) or 1,
     )
     rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
     return rows if rows * tokens <= _MAX_TOKENS else 0
@@ -194,12 +194,12 @@ def selected_row_count(run: Run, name: str, tokens: int = 0) -> int:
             elif isinstance(given.value, int):
                 taken.append(given.value)
             elif isinstance(node, ast.Attribute):  # take(args.size_valid_set)
-                taken.append(_whole_number(run, (node.attr,)))
+                taken.append(_integer_setting(run, (node.attr,)))
     rows = max(taken)
     return rows if rows * tokens <= _MAX_SELECTED_TOKENS else 0
 
 
-def _whole_number(run: Run, names: tuple[str, ...]) -> int:
+def _integer_setting(run: Run, names: tuple[str, ...]) -> int:
     stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
     text = str(stated.value) if stated is not None else ""
     return int(text) if text.isdecimal() else 0

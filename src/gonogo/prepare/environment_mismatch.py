@@ -166,10 +166,10 @@ def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str, str
     except (OSError, UserError):
         return
     for name, specifier, address, extras in found:
-        yield canonical_package_name(name), _specifier(specifier), address, extras
+        yield canonical_package_name(name), _parse_specifier(specifier), address, extras
 
 
-def _specifier(text: str) -> SpecifierSet:
+def _parse_specifier(text: str) -> SpecifierSet:
     """The versions that a text allows; any version if it isn't a valid specifier."""
     try:
         return SpecifierSet(text.strip().rstrip(","))
@@ -179,7 +179,7 @@ def _specifier(text: str) -> SpecifierSet:
 
 def explain_package_mismatch(rank: RankRecord, requirements: Requirements, record: RehearsalRecord) -> Reason | None:
     """The mismatch between these packages and the run's that explains the failure; None if there is none."""
-    return None if rank.failure is None else _explain(rank.failure, requirements, rank.versions, record)
+    return None if rank.failure is None else _explain_mismatch(rank.failure, requirements, rank.versions, record)
 
 
 def missing_packages(failure: Failure) -> list[str]:
@@ -199,7 +199,7 @@ def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]
     return [name for name in missing_packages(failure) if not _rehearsed_version(name, record)]
 
 
-def _explain(
+def _explain_mismatch(
     failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> Reason | None:
     """The mismatch that explains the failure, or None."""
@@ -209,7 +209,7 @@ def _explain(
         if _rehearsed_version(name, record):
             continue
         if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
-            return Reason(project_not_installed(match[1] or match[3], project), prepare_launch())
+            return Reason(project_not_installed_text(match[1] or match[3], project), prepare_launch())
         if name in requirements:
             return _NOT_INSTALLED.format(package=name, file=requirements[name][1])
         if (
@@ -219,7 +219,7 @@ def _explain(
             and not is_project_module(match[1], Path(record.cwd))
         ):
             return _NO_VERSION_DECLARED.format(package=name)
-    if _is_named_or_called("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
+    if _involves_package("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
         return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip())
     if not _API_ERROR_PATTERN.search(said):
         return None
@@ -228,7 +228,7 @@ def _explain(
         have = versions.get(name) or _rehearsed_version(name, record)
         if have and is_excluded_by(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
-            if _is_named_or_called(name, failure, said):
+            if _involves_package(name, failure, said):
                 return _REQUIRES_OTHER_VERSION.format(**others[-1], name=name)
     unlisted = _unlisted_package(said, requirements, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
@@ -250,7 +250,7 @@ def _unlisted_package(error_text: str, requirements: Requirements, folder: Path)
     return None
 
 
-def project_not_installed(package: str, file: Path) -> Text:
+def project_not_installed_text(package: str, file: Path) -> Text:
     """The sentence that says how to install the project itself."""
     return _PROJECT_NOT_INSTALLED.format(package=package, file=display_path(file), folder=display_path(file.parent))
 
@@ -302,8 +302,8 @@ def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:
         return False
 
 
-def _is_named_or_called(name: str, failure: Failure, error_text: str) -> bool:
-    """Whether the message names a package, or its code was called before the failure."""
+def _involves_package(name: str, failure: Failure, error_text: str) -> bool:
+    """Whether the message names the package, or its code was called before the failure."""
     module = name.replace("-", "[-_]")
     if re.search(rf"\b{module}\b", error_text, re.IGNORECASE):
         return True
@@ -316,7 +316,7 @@ def _is_named_or_called(name: str, failure: Failure, error_text: str) -> bool:
 
 
 def _is_call_imported_from(module: str, callee: str, failure: Failure) -> bool:
-    """Whether the failing user file imports the callee from that module: a call that is rejected has no frame."""
+    """Whether the failing file imports the called function from that module: a rejected call has no frame."""
     frame = failure.innermost("user")
     try:
         text = Path(frame.path).read_text(encoding="utf-8", errors="replace") if frame is not None else ""

@@ -26,7 +26,7 @@ _NOT_UTF_8 = translated("a path that it would contain is not valid UTF-8")
 _CANNOT_WRITE = translated("can't write to {folder}: {why}")
 
 
-def check_folder(parent: Path) -> Path:
+def check_prepared_folder(parent: Path) -> Path:
     """The folder to write. Raises UserError if something else has its name or it can't be written."""
     folder = parent / FOLDER
     if os.path.lexists(folder) and (folder.is_symlink() or not (folder / MANIFEST).is_file()):
@@ -37,25 +37,25 @@ def check_folder(parent: Path) -> Path:
     return folder
 
 
-def write_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
+def write_prepared_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
     """Write the files (by relative path) and their table into the folder, replacing an earlier one.
 
     What an earlier launch needed and this one does not name is kept, so that one folder can serve several launches.
     The folder is replaced atomically. Raises UserError if it can't be written.
     """
-    earlier = read_prepared(check_folder(parent)) or PreparedStandIns()
-    return _write_folder(parent, files, table, _with_names(table, earlier, table), _KEPT_FOLDERS)
+    earlier = read_prepared(check_prepared_folder(parent)) or PreparedStandIns()
+    return _write_folder(parent, files, table, _merge_names(table, earlier, table), _KEPT_FOLDERS)
 
 
-def add_to_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
-    """Like :func:`write_folder`, for files that belong to no launch: also keeps the packages of an earlier launch."""
-    folder = check_folder(parent)
+def add_to_prepared_folder(parent: Path, files: Mapping[str, bytes], table: PreparedStandIns) -> Path:
+    """Like :func:`write_prepared_folder`, for files of no launch: keeps an earlier launch's packages."""
+    folder = check_prepared_folder(parent)
     earlier = read_prepared(folder) or PreparedStandIns()
     kept = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return _write_folder(parent, files, table, _with_names(earlier, earlier, table), kept)
+    return _write_folder(parent, files, table, _merge_names(earlier, earlier, table), kept)
 
 
-def _with_names(base_table: PreparedStandIns, earlier: PreparedStandIns, table: PreparedStandIns) -> PreparedStandIns:
+def _merge_names(base_table: PreparedStandIns, earlier: PreparedStandIns, table: PreparedStandIns) -> PreparedStandIns:
     """``base_table`` with the names of an earlier and of a new table."""
     return msgspec.structs.replace(
         base_table, **{name: getattr(earlier, name) | getattr(table, name) for name in _TABLE_FIELDS}

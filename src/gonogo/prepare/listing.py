@@ -19,23 +19,23 @@ from gonogo.evidence.run import Run
 from gonogo.finding import Text, translated
 from gonogo.prepare import axolotl
 from gonogo.prepare.columns import (
-    columns_in,
+    add_column_kinds,
     columns_in_options,
+    columns_read_in,
     csv_separator,
     rows_for_two_steps,
     selected_row_count,
-    texts_in,
-    with_kinds,
+    tokenized_columns,
 )
 from gonogo.prepare.generated.rows import format_from_columns
-from gonogo.prepare.inferred.producers import with_producer
+from gonogo.prepare.inferred.producers import name_producer
 from gonogo.prepare.named_inputs import (
     SHELL_VARIABLE_OPTION,
     TOKENIZER_ONLY,
     TOKENIZER_OPTIONS,
     find_named_inputs,
     is_hub_name,
-    whole_path,
+    to_absolute_path,
 )
 from gonogo.prepare.required_inputs import (
     INDEXED_TOKENS,
@@ -47,7 +47,7 @@ from gonogo.prepare.required_inputs import (
     kind_of_option,
     vocabulary_file,
 )
-from gonogo.prepare.walked_folders import image_folder, is_alone
+from gonogo.prepare.walked_folders import infer_image_folder, reads_only_image_folders
 
 _LENGTHS = (
     *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
@@ -93,8 +93,8 @@ _SUFFIXES_WITHOUT_ROWS = frozenset({
 })  # fmt: skip
 _ROWS_NOT_GENERATED = translated("files of this kind are not generated: put the output of the preceding step there")
 _CONFIG_OPTION_PATTERN = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
-_SETTINGS_NOT_GENERATED = translated("a settings file, which can't be generated: is the path right?")
-_UNTOLD = translated("can't be determined from the files; determined by running the program up to its first batch")
+_SETTINGS_NOT_GENERATED = translated("settings files can't be generated: check that the path is right")
+_UNTOLD = translated("can't be determined from the files, but by running the program up to its first batch")
 
 
 def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
@@ -102,7 +102,7 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
     found: dict[tuple[str, str], RequiredInput] = {}
     for run in runs:
         where = run.launch.cwd if run.launch is not None else folder
-        columns = columns_in(run.scripts)
+        columns = columns_read_in(run.scripts)
         for named in find_named_inputs(run):
             for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
@@ -116,7 +116,7 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
     return sorted(kept, key=lambda one: order[one.kind])
 
 
-def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
+def row_length_in_tokens(runs: Iterable[Run], options: PrepareOptions) -> int:
     """The length of a generated row in tokens: the user's choice, else the longest that the launch accepts, else 512.
 
     A limit that appears only in a script is its author's upper bound, and counts up to 2048.
@@ -140,21 +140,21 @@ def _required_input(
         yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
         tokenizer = named.option.rpartition(".")[2] in (TOKENIZER_ONLY, *TOKENIZER_OPTIONS)
-        yield required_model(named.value, named.place, folder, options, tokenizer_only=tokenizer)
+        yield list_model(named.value, named.place, folder, options, tokenizer_only=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ
         why = None if here else _UNSET_IN_SHELL if named.option == SHELL_VARIABLE_OPTION else _VARIABLE_NOT_SET
         state: State = "here" if here else "missing"
         yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
     elif named.kind == "media":
-        yield _required_media(named, folder)
+        yield _required_media_folder(named, folder)
     elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
-        yield from _llamafactory_data(run, named, folder, options)
+        yield from _llamafactory_data_sets(run, named, folder, options)
     else:
-        yield required_data(run, named, folder, columns, options)
+        yield list_data_set(run, named, folder, columns, options)
 
 
-def required_model(
+def list_model(
     name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = (),
     tokenizer_only: bool = False,
 ) -> RequiredInput:  # fmt: skip
@@ -163,7 +163,7 @@ def required_model(
     With ``asked``, a rehearsal has asked for these files under that name; otherwise a single word that is no model's
     name may be a label (``scratch``). With ``tokenizer_only``, nothing else is read from it.
     """
-    there = whole_path(name, folder)
+    there = to_absolute_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
     hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
     wanted = RequiredInput("model", name, place, None if hub else there, parts={})
@@ -183,7 +183,7 @@ def required_model(
             wanted.state, wanted.parts = "here", {"tokenizer": True}
     if wanted.state == "here":
         return wanted
-    model = published(name, options)
+    model = find_published_model(name, options)
     if model is not None:
         text = _GENERATED_FROM_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
         wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
@@ -192,17 +192,17 @@ def required_model(
     else:
         wanted.state = "missing"
         text = _MODEL_UNKNOWN_FROM_PATH if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
-        wanted.why = text.format(name=name, close=alike(name), files=" ".join(files))
+        wanted.why = text.format(name=name, close=similar_names_text(name), files=" ".join(files))
     return wanted
 
 
-def alike(name: str) -> Text:
+def similar_names_text(name: str) -> Text:
     """Published names similar to an unknown one, in parentheses; empty if there are none."""
     close = similar_model_names(name)
     return translated(" (similar: {names})").format(names=", ".join(close)) if close else Text("", "")
 
 
-def published(name: str, options: PrepareOptions) -> PublishedModel | None:
+def find_published_model(name: str, options: PrepareOptions) -> PublishedModel | None:
     """The published model to use for a name or path: the one that the user chose, or the one of that name."""
     chosen = options.models.get(name)
     if chosen is None and (known := published_model(name)) is not None:
@@ -231,21 +231,21 @@ def _model_parts_in(folder: Path) -> dict[str, bool]:
     return {**parts, "language": has_words}
 
 
-def _required_media(named: NamedInput, folder: Path) -> RequiredInput:
-    path = whole_path(named.value or "", folder)
+def _required_media_folder(named: NamedInput, folder: Path) -> RequiredInput:
+    path = to_absolute_path(named.value or "", folder)
     if exists(Path(path)):
         return RequiredInput("media", named.value or "", named.place, path, "here", path)
     return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_GENERATED_MEDIA)
 
 
-def required_data(
+def list_data_set(
     run: Run, named: NamedInput, folder: Path, columns: tuple[str, ...], options: PrepareOptions
 ) -> RequiredInput:
     """A dataset by its path or Hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
     if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
         name, subset = match["name"], match["subset"] or subset
-    path = whole_path(name, folder)
+    path = to_absolute_path(name, folder)
     if exists(Path(path)) and not named.is_hub:
         return RequiredInput("data", name, named.place, path, "here", path)
     if file := vocabulary_file(named.option, path):
@@ -253,14 +253,19 @@ def required_data(
         why = _GENERATED_VOCABULARY.format(model=model)
         return RequiredInput("data", name, named.place, path, "can-be-made", why=why, format=file)
     if _is_indexed_tokens(run, named, path):
-        return required_tokens(name, named.place, path)
+        return list_indexed_tokens(name, named.place, path)
     if _CONFIG_OPTION_PATTERN.search(named.option):
         return RequiredInput("data", name, named.place, path, "missing", why=_SETTINGS_NOT_GENERATED)
     if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
         return RequiredInput(
-            "data", name, named.place, path, "missing", why=with_producer(_ROWS_NOT_GENERATED, path, folder)
+            "data", name, named.place, path, "missing", why=name_producer(_ROWS_NOT_GENERATED, path, folder)
         )
-    if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
+    if (
+        not named.is_hub
+        and not is_hub_name(name)
+        and reads_only_image_folders(run)
+        and (made := infer_image_folder(run, path, named.place))
+    ):
         return made
     hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
     if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
@@ -268,7 +273,7 @@ def required_data(
     wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
     wanted.splits, wanted.rows = _parse_split(named.split or "")
     if run.framework is None:  # a framework's trainer makes steps from whatever rows there are
-        tokens = tokens_of([run], options)
+        tokens = row_length_in_tokens([run], options)
         wanted.rows = max(wanted.rows, rows_for_two_steps(run, tokens))
         if taken := selected_row_count(run, name, tokens):
             wanted.rows = taken + max(wanted.rows, options.rows)
@@ -290,9 +295,9 @@ def required_data(
     wanted.format = format_from_columns((*seen, *columns)) if seen else _detect_format(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
-    wanted.columns = (*with_kinds(seen, run.scripts), *_media_columns(run, columns))
+    wanted.columns = (*add_column_kinds(seen, run.scripts), *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
-        wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
+        wanted.columns = tuple(f"{name}:text" for name in tokenized_columns(run.scripts))
     if wanted.format is None and not wanted.columns:
         wanted.state, wanted.why = "unknown", _NO_FORMAT
     else:
@@ -301,7 +306,7 @@ def required_data(
     return wanted
 
 
-def required_tokens(name: str, place: str, path: str) -> RequiredInput:
+def list_indexed_tokens(name: str, place: str, path: str) -> RequiredInput:
     """Token ids in two files, ``PREFIX.bin`` and ``PREFIX.idx``, by their prefix."""
     if all(exists(Path(path + suffix)) for suffix in (".idx", ".bin")):
         return RequiredInput("data", name, place, path, "here", path)
@@ -368,7 +373,9 @@ def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
 
 
-def _llamafactory_data(run: Run, named: NamedInput, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
+def _llamafactory_data_sets(
+    run: Run, named: NamedInput, folder: Path, options: PrepareOptions
+) -> Iterator[RequiredInput]:
     """A dataset of LLaMA-Factory, according to its entry in ``dataset_info.json``."""
     directory = folder / (run.arguments.get("dataset_dir").string or "data")
     try:

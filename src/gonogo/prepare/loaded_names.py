@@ -22,7 +22,7 @@ _MAX_DEPTH = 4
 def may_be_loaded(run: Run, option: str) -> bool:
     """Whether the run may load what an option names; False if all that reads it is seen, and only looks it up."""
     name = option.replace("-", "_")
-    holders = _parsers_results(run, name)
+    holders = _argument_namespaces(run, name)
     if not holders:
         return True  # of a library's parser, which may read it anywhere
     reads = [
@@ -31,18 +31,18 @@ def may_be_loaded(run: Run, option: str) -> bool:
         for node in script.nodes(ast.Attribute)
         if node.attr == name and isinstance(node.ctx, ast.Load) and last_name(node.value) in holders
     ]
-    return not reads or any(_loads(run, script, node, 0) for script, node in reads)
+    return not reads or any(_may_load_value(run, script, node, 0) for script, node in reads)
 
 
-def _parsers_results(run: Run, option: str) -> set[str]:
-    """The names under which the program's own files have its arguments.
+def _argument_namespaces(run: Run, option: str) -> set[str]:
+    """The variable names under which the program's own files have the parsed arguments, such as ``args``.
 
     Empty if its argparse does not declare the option, or code outside of these files gets the arguments too.
     """
     found = {
         node.id
         for script in run.scripts
-        if any(option in _names_declared(call) for one in run.scripts for call in one.calls("*.add_argument"))
+        if any(option in _declared_options(call) for one in run.scripts for call in one.calls("*.add_argument"))
         for call in script.calls("*.parse_args", "*.parse_known_args")
         for assigned in script.ancestors(call.node)
         if isinstance(assigned, ast.Assign)
@@ -60,27 +60,27 @@ def _parsers_results(run: Run, option: str) -> set[str]:
                     if not isinstance(one, ast.Name | ast.Attribute) or last_name(one) not in before:
                         continue
                     called = last_name(call.func)
-                    parameters = list(_parameters(run, call, one))
+                    parameters = list(_receiving_parameters(run, call, one))
                     if not parameters and called not in _PRINTING_CALLS:
                         return set()
                     found.update(parameters)
     return found
 
 
-def _names_declared(call: Call) -> set[str]:
+def _declared_options(call: Call) -> set[str]:
     return {(call.argument(at).string or "").lstrip("-").replace("-", "_") for at in range(len(call.node.args))}
 
 
-def _parameters(run: Run, call: ast.Call, value: ast.expr) -> Iterator[str]:
-    """The parameters of the run's own functions that a call gives a value to."""
-    for _, function in _functions(run, last_name(call.func)):
+def _receiving_parameters(run: Run, call: ast.Call, value: ast.expr) -> Iterator[str]:
+    """The parameters of the run's own functions to which a call passes a value."""
+    for _, function in _functions_named(run, last_name(call.func)):
         given = [*function.args.posonlyargs, *function.args.args]
         if value in call.args:
             yield from (one.arg for one in given[call.args.index(value) :][:1])
         yield from (one.arg for one in call.keywords if one.value is value and one.arg)
 
 
-def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
+def _may_load_value(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
     """Whether the value of an expression may be loaded as a name."""
     above = _parent_node(script, node)
     if depth > _MAX_DEPTH:
@@ -88,38 +88,42 @@ def _loads(run: Run, script: Script, node: ast.expr, depth: int) -> bool:
     if isinstance(above, ast.Compare | ast.FormattedValue | ast.Expr | ast.If | ast.Assert | ast.UnaryOp):
         return False
     if isinstance(above, ast.Subscript):
-        return node is not above.slice and _loads(run, script, above, depth + 1)
+        return node is not above.slice and _may_load_value(run, script, above, depth + 1)
     if isinstance(above, ast.Attribute):  # a method of the text: mostly it makes another one
         call = _parent_node(script, above)
-        return above.attr in _KEEPING_METHODS and isinstance(call, ast.Call) and _loads(run, script, call, depth + 1)
+        return (
+            above.attr in _KEEPING_METHODS
+            and isinstance(call, ast.Call)
+            and _may_load_value(run, script, call, depth + 1)
+        )
     if isinstance(above, ast.Assign) and all(isinstance(target, ast.Name) for target in above.targets):
         scope = next((one for one in script.ancestors(above) if isinstance(one, _FUNCTION_NODES)), None)
         names = {target.id for target in above.targets if isinstance(target, ast.Name)}
-        return any(_loads(run, script, one, depth + 1) for one in _reads(script, scope, names))
+        return any(_may_load_value(run, script, one, depth + 1) for one in _variable_reads(script, scope, names))
     if isinstance(above, ast.BoolOp | ast.IfExp):
-        return _loads(run, script, above, depth + 1)
+        return _may_load_value(run, script, above, depth + 1)
     call = _parent_node(script, above) if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call):
         return True
     called = last_name(call.func)
     if called in _PRINTING_CALLS or (called == "getattr" and node in call.args[1:2]):
         return False
-    parameters = set(_parameters(run, call, node))
+    parameters = set(_receiving_parameters(run, call, node))
     return not parameters or any(
-        _loads(run, where, one, depth + 1)
-        for where, function in _functions(run, called)
-        for one in _reads(where, function, parameters)
+        _may_load_value(run, where, one, depth + 1)
+        for where, function in _functions_named(run, called)
+        for one in _variable_reads(where, function, parameters)
     )
 
 
-def _functions(run: Run, name: str) -> Iterator[tuple[Script, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _functions_named(run: Run, name: str) -> Iterator[tuple[Script, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """The functions of that name in the run's files."""
     for script in run.scripts:
         yield from ((script, node) for node in script.nodes(ast.FunctionDef) if node.name == name)
         yield from ((script, node) for node in script.nodes(ast.AsyncFunctionDef) if node.name == name)
 
 
-def _reads(script: Script, scope: ast.AST | None, names: set[str]) -> Iterator[ast.Name]:
+def _variable_reads(script: Script, scope: ast.AST | None, names: set[str]) -> Iterator[ast.Name]:
     """The reads of variables in a function, or in the whole file."""
     for node in script.nodes(ast.Name):
         inside = scope is None or any(one is scope for one in script.ancestors(node))

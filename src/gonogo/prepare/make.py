@@ -13,11 +13,11 @@ from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
 from gonogo.prepare.generated.array_files import array_file
-from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, picture, sound
+from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, png_image, wav_audio
 from gonogo.prepare.generated.indexed_tokens import indexed_token_files
 from gonogo.prepare.generated.model_folder import model_files
-from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
-from gonogo.prepare.inferred.array_inputs import file_names
+from gonogo.prepare.generated.rows import FORMATS, RowGenerator, guess_column_kind
+from gonogo.prepare.inferred.array_inputs import array_file_names
 from gonogo.prepare.inferred.table_inputs import TABLE_FORMAT, columns_text
 from gonogo.prepare.required_inputs import INDEXED_TOKENS, VOCABULARIES, PrepareOptions, RequiredInput
 
@@ -26,10 +26,10 @@ MAX_ROWS = 50_000
 _DEFAULT_SPLITS = ("train", "test", "validation")
 
 
-def make(
+def generate_files(
     required_inputs: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
 ) -> tuple[dict[str, bytes], PreparedStandIns]:
-    """The files, by path within ``folder``, and the table. Inputs that were generated are marked in the list."""
+    """The generated files, by path within ``folder``, and their table. Marks the inputs that were generated."""
     files: dict[str, bytes] = {}
     models: dict[str, str] = {}
     chosen: dict[str, str] = {}
@@ -42,15 +42,15 @@ def make(
         if one.state not in ("can-be-made", "made"):
             continue
         if one.kind == "model":
-            _make_model(one, files, models, paths)
+            _generate_model(one, files, models, paths)
             if one.format and one.format.lower() != one.name.lower():
                 chosen[one.name] = one.format
         elif one.kind == "media":
             paths[one.path or ""] = "media"
-            files |= {_PICTURE: picture(), _SOUND: sound()}
+            files |= {_PICTURE: png_image(), _SOUND: wav_audio()}
         elif one.format == walked_folders.IMAGE_FOLDER_FORMAT and one.path is not None:
             one.found = f"data/{_path_component(one.name)}"
-            files |= walked_folders.files_of(
+            files |= walked_folders.image_folder_files(
                 one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
             )
             paths[one.path] = one.found
@@ -66,15 +66,15 @@ def make(
                 files[one.found + suffix] = content
                 paths[one.path + suffix] = one.found + suffix
         elif one.layout is not None and one.path is not None:
-            _make_arrays(one, max(options.rows_of.get(one.key, 0), one.rows), files, paths)
+            _generate_arrays(one, max(options.rows_of.get(one.key, 0), one.rows), files, paths)
         else:
-            columns = columns_of(one)
+            columns = data_set_columns(one)
             names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
-            maker = Maker(columns, tokens, names)
+            maker = RowGenerator(columns, tokens, names)
             many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MAX_ROWS))
             rows = [maker.row(number) for number in range(many)]
             if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
-                files |= {_PICTURE: picture(), _SOUND: sound()}
+                files |= {_PICTURE: png_image(), _SOUND: wav_audio()}
             _place_rows(one, columns, rows, files, datasets, addresses if is_data_file_url(one.name) else paths)
         one.state = "made"
     data = [one for one in required_inputs if one.kind == "data"]
@@ -84,7 +84,7 @@ def make(
         paths,
         addresses,
         shapes={one.path: text for one in data if one.state == "made" and one.path and (text := _shape_text(one))},
-        guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
+        guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _has_known_shape(one)),
         missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
         spelled={one.name.lower(): one.name for one in required_inputs if one.name.lower() in {*models, *datasets}},
         chosen=chosen,
@@ -102,15 +102,15 @@ def _shape_text(required_input: RequiredInput) -> str:
         return columns_text(names) if required_input.format == TABLE_FORMAT else ""
     if required_input.stated:
         return str(layout)
-    sizes = [f"?{size}" if at in layout.free else str(size) for at, size in enumerate(layout.shape)]
+    sizes = [f"?{size}" if at in layout.undetermined_dimensions else str(size) for at, size in enumerate(layout.shape)]
     return f"{layout.dtype}[{', '.join(sizes)}]"
 
 
-def _is_known(required_input: RequiredInput) -> bool:
+def _has_known_shape(required_input: RequiredInput) -> bool:
     return required_input.path is None and published_dataset(required_input.name) is not None
 
 
-def columns_of(required_input: RequiredInput) -> dict[str, str]:
+def data_set_columns(required_input: RequiredInput) -> dict[str, str]:
     """The columns of a dataset, each with its kind."""
     known = published_dataset(required_input.name) if required_input.path is None else None
     if known is not None:
@@ -119,11 +119,11 @@ def columns_of(required_input: RequiredInput) -> dict[str, str]:
     for name in required_input.columns:
         name, colon, kind = name.partition(":")
         if colon or name not in columns:
-            columns[name] = kind or kind_by_name(name)
+            columns[name] = kind or guess_column_kind(name)
     return columns or dict(FORMATS["text"])
 
 
-def _make_model(
+def _generate_model(
     required_input: RequiredInput, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]
 ) -> None:
     model = published_model(required_input.format or required_input.name)
@@ -147,7 +147,7 @@ def _make_model(
     required_input.found = place
 
 
-def _make_arrays(wanted: RequiredInput, rows: int, files: dict[str, bytes], paths: dict[str, str]) -> None:
+def _generate_arrays(wanted: RequiredInput, rows: int, files: dict[str, bytes], paths: dict[str, str]) -> None:
     """Files of arrays: one, or those in a folder, or those that match a pattern."""
     assert wanted.path is not None
     assert wanted.layout is not None
@@ -158,7 +158,7 @@ def _make_arrays(wanted: RequiredInput, rows: int, files: dict[str, bytes], path
         files[place] = content[0]
         paths[wanted.path] = place
         return
-    for number, name in enumerate(file_names(wanted, min(rows, MAX_ROWS))):
+    for number, name in enumerate(array_file_names(wanted, min(rows, MAX_ROWS))):
         files[f"{place}/{name}"] = content[number % 2]
         if glob.has_magic(wanted.path):
             paths[os.path.join(os.path.dirname(wanted.path), name)] = f"{place}/{name}"
@@ -192,14 +192,14 @@ def _place_rows(
         datasets[required_input.name.lower()] = place
         return
     if glob.has_magic(path):
-        made = walked_folders.files_by_pattern(path, rows)
+        made = walked_folders.rows_as_files_for_pattern(path, rows)
         files |= {f"{place}/{name}": content for name, content in made.items()}
         paths |= {os.path.join(os.path.dirname(path), name): f"{place}/{name}" for name in made}
         return
     if required_input.suffix:
         files |= {
             f"{place}/{name}": content
-            for name, content in walked_folders.files_by_suffix(required_input.suffix, rows).items()
+            for name, content in walked_folders.rows_as_files_with_suffix(required_input.suffix, rows).items()
         }
     elif not os.path.splitext(path)[1]:  # most programs read a path without a suffix as a folder
         files |= {

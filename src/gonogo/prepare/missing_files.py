@@ -57,7 +57,7 @@ NO_PROGRAM = Reason(
 def explain_missing_file(
     failure: Failure, folder: Path, record: RehearsalRecord, *, is_prepared: bool = False
 ) -> Reason | None:
-    """Why a failure before training says nothing about the run: the missing file may be there. None if it can't.
+    """Why a failure before training may be due to a file that only this machine lacks; None if it can't be.
 
     ``folder`` is the working directory of the launch; ``is_prepared``: whether ``gonogo prepare`` has generated what it
     can.

@@ -42,7 +42,7 @@ def missing_imports(
                 continue
             if packages.own is not None and packages.own.name == name:
                 continue
-            if not _can_be_found(first) and not _is_project_module(first, run, folder, deep=not listed):
+            if not _is_importable(first) and not _is_project_module(first, run, folder, deep=not listed):
                 found[name] = None
     return list(found)
 
@@ -67,7 +67,7 @@ def _is_project_module(module: str, run: Run, folder: Path, *, deep: bool) -> bo
     return deep and is_project_module(module, folder)
 
 
-def _can_be_found(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError, AttributeError):
@@ -78,7 +78,7 @@ def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
     """Modules that the first script imports at its top level, followed through the project's own modules."""
     waiting = list(scripts[:1])
     seen = set(waiting)
-    by_path_end = _by_path_end(scripts)
+    by_path_end = _scripts_by_path_suffix(scripts)
     while waiting:
         script = waiting.pop(0)
         for node in script.tree.body if script.tree is not None else ():
@@ -96,8 +96,8 @@ def _modules_imported_at_top(scripts: Sequence[Script]) -> Iterator[str]:
                     waiting.append(own)
 
 
-def _by_path_end(scripts: Sequence[Script]) -> dict[str, Script]:
-    """The first script whose path, without its suffix, ends in each sequence of parts: ``a/b/c``, ``b/c``, ``c``."""
+def _scripts_by_path_suffix(scripts: Sequence[Script]) -> dict[str, Script]:
+    """The first script for each suffix of its path without extension: ``a/b/c``, ``b/c``, ``c``."""
     found: dict[str, Script] = {}
     for script in scripts:
         parts = script.source.path.removesuffix(".py").removesuffix("/__init__").split("/")

@@ -61,7 +61,7 @@ def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
         kind = kind_of_option(name)
         if kind is None or (kind == "model" and not may_be_loaded(run, name)):
             continue
-        if kind == "data" and (entries := _entries(field)):
+        if kind == "data" and (entries := _dataset_entries(field)):
             yield from (named for entry in entries for named in _named_in_entry(entry, _field_location(field), name))
             continue
         for value in _strings_in(field):
@@ -71,7 +71,7 @@ def _named_in_arguments(run: Run) -> Iterator[NamedInput]:
             yield NamedInput(kind, None, _field_location(field), name)
 
 
-def _entries(field: Field) -> list[dict[str, Any]]:
+def _dataset_entries(field: Field) -> list[dict[str, Any]]:
     """The mappings in a list of datasets, as in axolotl's ``datasets`` and TRL's mixtures; empty otherwise."""
     values = field.value if field.known and isinstance(field.value, (tuple, list)) else ()
     return [one for one in values if isinstance(one, dict) and isinstance(one.get("path", one.get("id")), str)]
@@ -263,6 +263,6 @@ def _environment_inputs(run: Run, script: Script) -> Iterator[NamedInput]:
             yield NamedInput("variable", name, f"{script.source.path}:{node.lineno}")
 
 
-def whole_path(value: str, folder: Path) -> str:
+def to_absolute_path(value: str, folder: Path) -> str:
     """The absolute path that the launch would open."""
     return os.path.normpath(folder / os.path.expanduser(value))

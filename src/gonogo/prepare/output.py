@@ -11,11 +11,11 @@ from typing import Any, TextIO
 from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.sources import shown as without_password
+from gonogo.prepare.packages.sources import url_without_credentials as without_password
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.project_requirements import FILE, ProjectPackages
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.report.page import cells
+from gonogo.report.page import column_width
 
 FORMATS = ("text", "json")
 
@@ -65,7 +65,7 @@ _REQUIREMENTS_INSTALLED = translated("packages: what {files} requires is install
 _PROJECT_PACKAGE_LINE = translated(
     "the project's own package {name}: imported from {source}, as after pip install -e . --no-deps"
 )
-_DIFFERS_FROM_REQUIREMENT = translated("not as required: {what}: {why}")
+_DIFFERS_FROM_REQUIREMENT = translated("differs from what is required: {what}: {why}")
 _PACKAGES_FROM_URLS = translated(
     "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}"
 )
@@ -76,7 +76,7 @@ _NEXT_COMMAND = translated("next: gonogo rehearse {options}-- {command}")
 _SKIPPED = translated("not checked: {what}: {why}")
 
 
-def known_format(name: str) -> str:
+def check_format(name: str) -> str:
     """The name if it is a known format. Raises UserError, which lists the formats, otherwise."""
     if name not in FORMATS:
         raise UserError(
@@ -87,7 +87,7 @@ def known_format(name: str) -> str:
     return name
 
 
-def write(
+def write_list(
     stream: TextIO, done: Preparation, command: Sequence[str], format_name: str, language: str, make_missing: bool
 ) -> None:
     """Write the list to a stream. ``make_missing`` tells whether missing inputs were to be generated."""
@@ -112,7 +112,7 @@ def _summary_lines(done: Preparation, command: Sequence[str], language: str, mak
         lines.append("  " + _DIFFERS_FROM_REQUIREMENT.format(what=what, why=why).in_language(language))
     lines += [f"  {note.in_language(language)}" for note in done.package_notes]
     lines.append("")
-    if not done.complete:
+    if not done.is_complete:
         lines.append(_result_text(done, command, make_missing).in_language(language))
     if done.ended is not None:
         lines.append(_ENDED_BEFORE_FIRST_BATCH.format(why=Text(*done.ended)).in_language(language))
@@ -125,11 +125,11 @@ def _summary_lines(done: Preparation, command: Sequence[str], language: str, mak
 
 def _verdict_lines(done: Preparation, command: Sequence[str], made: bool) -> Iterator[Text]:
     """The verdict, the reason and the next command, one line each."""
-    verdict = Verdict.GO if done.complete else Verdict.CANNOT_TELL
-    scope = (_PREPARED if made else _ONLY_LISTED) if done.complete else Text("", "")
+    verdict = Verdict.GO if done.is_complete else Verdict.CANNOT_TELL
+    scope = (_PREPARED if made else _ONLY_LISTED) if done.is_complete else Text("", "")
     yield Text(f" {verdict.value}{scope.en}   gonogo prepare", f" {verdict.value}{scope.zh}   gonogo prepare")
     lacking = [one.name for one in done.wanted if one.state in ("missing", "unknown")]
-    if done.complete:
+    if done.is_complete:
         yield _result_text(done, command, made)
     elif lacking:
         yield _LACKING.format(count=len(lacking), all=len(done.wanted), names=", ".join(lacking))
@@ -155,7 +155,9 @@ def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text
         return _NEXT_MAKES.format(command=f"-- {typed}" if command else "--model NAME")
     if command:
         options = (
-            f"--environment {shlex.quote(done.environment)} " if done.environment and not done.packages.differ else ""
+            f"--environment {shlex.quote(done.environment)} "
+            if done.environment and not done.packages.differs_from_installed
+            else ""
         )
         return _NEXT_COMMAND.format(options=options, command=typed)
     found = next(
@@ -165,12 +167,12 @@ def _next_command(done: Preparation, command: Sequence[str], made: bool) -> Text
 
 
 def _pad(text: str, width: int) -> str:
-    return text + " " * (width - cells(text))
+    return text + " " * (width - column_width(text))
 
 
 def _describe_packages(packages: ProjectPackages) -> Iterator[Text]:
     """Which packages rehearsals have, and why."""
-    if packages.lines and not packages.differ:
+    if packages.lines and not packages.differs_from_installed:
         yield _REQUIREMENTS_INSTALLED.format(files=", ".join(packages.files))
     elif packages.lines:
         yield _PACKAGES_LINE.format(file=f"{FOLDER}/{FILE}", files=", ".join(packages.files))
@@ -204,7 +206,7 @@ def _to_json_dict(done: Preparation, command: Sequence[str], language: str) -> d
     return {
         "schema": "gonogo.prepare/1",
         "command": list(command),
-        "complete": done.complete,
+        "complete": done.is_complete,
         "wanted": [
             {
                 "kind": one.kind, "name": one.name, "place": one.place or None, "path": one.path, "state": one.state,
@@ -217,7 +219,7 @@ def _to_json_dict(done: Preparation, command: Sequence[str], language: str) -> d
             "files": done.packages.files,
             "requirements": sorted(done.packages.lines.values()),
             "added": sorted(done.packages.added),
-            "installed": not done.packages.differ,
+            "installed": not done.packages.differs_from_installed,
             "not_as_asked": [
                 {"what": what.in_language(language), "why": why.in_language(language)}
                 for what, why in done.not_as_asked

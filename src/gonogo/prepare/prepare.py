@@ -32,30 +32,30 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.remedy import Purpose
-from gonogo.prepare.columns import columns_in, csv_separator, with_kinds
+from gonogo.prepare.columns import add_column_kinds, columns_read_in, csv_separator
 from gonogo.prepare.environment_mismatch import missing_packages
-from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
+from gonogo.prepare.folder import add_to_prepared_folder, check_prepared_folder, write_prepared_folder
 from gonogo.prepare.generated.rows import TEMPLATE
-from gonogo.prepare.inferred.array_inputs import array_input, read_as_arrays, refine_arrays
-from gonogo.prepare.inferred.table_inputs import refine_tables, table_input
+from gonogo.prepare.inferred.array_inputs import infer_array_input, refine_arrays, replace_rows_by_arrays
+from gonogo.prepare.inferred.table_inputs import infer_table_input, refine_tables
 from gonogo.prepare.listing import (
-    alike,
+    list_data_set,
+    list_indexed_tokens,
+    list_model,
     list_required_inputs,
-    required_data,
-    required_model,
-    required_tokens,
-    tokens_of,
+    row_length_in_tokens,
+    similar_names_text,
 )
-from gonogo.prepare.make import MAX_ROWS, make
-from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, whole_path
+from gonogo.prepare.make import MAX_ROWS, generate_files
+from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, to_absolute_path
 from gonogo.prepare.packages.full_environment import existing_environment
-from gonogo.prepare.project_requirements import FILE, ProjectPackages, package_supplying, project_packages
+from gonogo.prepare.project_requirements import FILE, ProjectPackages, find_package_providing, project_packages
 from gonogo.prepare.required_inputs import NamedInput, PrepareOptions, RequiredInput
-from gonogo.prepare.stub_packages import absent, asked_of
-from gonogo.prepare.tested_paths import tested_path
+from gonogo.prepare.stub_packages import package_missing_in, unmentioned_stub_packages
+from gonogo.prepare.tested_paths import path_of_failed_check
 from gonogo.prepare.unset_variables import unset_variable
 from gonogo.prepare.walked_folders import (
-    image_folder,
+    infer_image_folder,
     is_image_folder_missing,
     missing_prefixes,
     needs_other_suffix,
@@ -91,7 +91,7 @@ _UNKNOWN_SPLIT_PATTERN = re.compile(r"Unknown split \"(\w+)\"")
 _MODEL_UNKNOWN = translated("--model {name}: not in gonogo's table of published models{close}")
 
 
-class InEnvironment(msgspec.Struct, frozen=True):
+class EnvironmentOptions(msgspec.Struct, frozen=True):
     """The user's choice of packages: a file of versions, a date and ``NAME==VERSION``, or the installed ones."""
 
     file: Path | None = None
@@ -121,12 +121,12 @@ class Preparation(msgspec.Struct):
     package_notes: list[Text] = []
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything that the launch opens is here or generated; unknown, and False, if a worker failed."""
         return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
 
 
-def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
+def parse_prepare_options(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
     """The options on the command line: ``--model NAME`` for all unknown models, ``--model PATH=NAME`` for one.
 
     Raises UserError for a name that isn't in the table.
@@ -135,7 +135,7 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareO
     for word in models:
         path, equals, name = word.rpartition("=")
         if published_model(name) is None:
-            raise UserError(_MODEL_UNKNOWN.format(name=name, close=alike(name)))
+            raise UserError(_MODEL_UNKNOWN.format(name=name, close=similar_names_text(name)))
         chosen[path if equals else "*"] = name
     return PrepareOptions(rows, tokens, chosen)
 
@@ -148,7 +148,7 @@ Launches = tuple[Sequence[Run], Sequence[Skipped]]
 def prepare(
     command: Sequence[str],
     options: PrepareOptions,
-    environment_options: InEnvironment,
+    environment_options: EnvironmentOptions,
     *,
     write: bool,
     probe: Look | None,
@@ -162,23 +162,25 @@ def prepare(
     """
     folder = Path.cwd()
     parent = parent_of_prepared(folder)
-    target = check_folder(parent) if write else None
+    target = check_prepared_folder(parent) if write else None
     options = _with_earlier_choices(options, read_prepared(parent / FOLDER))
-    runs, skipped = launches or runs_of_command(command)
+    runs, skipped = launches or read_launches(command)
     wanted = list_required_inputs(runs, folder, options)
     packages = project_packages(runs, folder)
     if environment_options.file is not None or environment_options.as_installed:
         packages = ProjectPackages(own=packages.own)
-    packages.absent = absent(packages, command, runs)
-    done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
+    packages.absent = unmentioned_stub_packages(packages, command, runs)
+    done = Preparation(
+        wanted, row_length_in_tokens(runs, options), options.rows, skipped=list(skipped), packages=packages
+    )
     if target is None:
         return done
     tried: set[tuple[str, ...]] = set()
     for _ in range(_MAX_PASSES):
-        files, table = make(done.wanted, target, done.tokens, options)
+        files, table = generate_files(done.wanted, target, done.tokens, options)
         files, table = _with_packages(files, table, target, packages, environment_options)
         if files or table != PreparedStandIns():
-            write_folder(parent, files, table)
+            write_prepared_folder(parent, files, table)
             done.folder = str(target.name)
         if probe is None:
             break
@@ -187,12 +189,12 @@ def prepare(
         done.ended = _failure_texts(record)
         done.environment = next(filter(None, map(_environment_file, record.unsupported)), None)
         if record.failure is not None:
-            if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it after all
+            if (needed := package_missing_in(record.failure, packages.absent)) is not None:  # the run has it after all
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
             if (
                 packages.own is None
-                and (own := package_supplying(_module_not_found(record.failure), folder)) is not None
+                and (own := find_package_providing(_module_not_found(record.failure), folder)) is not None
             ):
                 packages.own = own
                 continue
@@ -206,7 +208,7 @@ def prepare(
         if refine_arrays(record.failure, done.wanted, tried) or refine_tables(record.failure, done.wanted):
             continue
         if (
-            read_as_arrays(record, runs, done.wanted)
+            replace_rows_by_arrays(record, runs, done.wanted)
             or _is_missing_split_added(record, done.wanted)
             or needs_other_suffix(record.failure, done.wanted)
         ):
@@ -220,7 +222,7 @@ def prepare(
             break
         options = msgspec.structs.replace(options, columns=columns)
         done.wanted = _merge_inputs(done.wanted, more, columns, [one for run in runs for one in run.scripts])
-    _note_version_differences(done, folder)
+    _record_version_differences(done, folder)
     return done
 
 
@@ -237,8 +239,8 @@ def _module_not_found(failure: Failure) -> set[str]:
     return {match[1]} if match is not None else set()
 
 
-def _note_version_differences(preparation: Preparation, folder: Path) -> None:
-    """Record what rehearsals in the folder will have otherwise than requested, if the environment exists."""
+def _record_version_differences(preparation: Preparation, folder: Path) -> None:
+    """Record how the environment differs from what was requested, if it has been created already."""
     parent = parent_of_prepared(folder)
     table = read_prepared(parent / FOLDER)
     if table is None or not table.environment:
@@ -256,15 +258,15 @@ def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
     Raises UserError for a name that isn't in the table, and if the folder can't be written.
     """
     folder = Path.cwd()
-    target = check_folder(folder) if write else None
-    options = options_of(0, None, models)
+    target = check_prepared_folder(folder) if write else None
+    options = parse_prepare_options(0, None, models)
     names = [path if equals else name for path, equals, name in (word.rpartition("=") for word in models)]
-    wanted = [required_model(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
+    wanted = [list_model(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
     done = Preparation(wanted, tokens=0, rows=0)
     if target is not None:
-        files, table = make(wanted, target, 0, options)
+        files, table = generate_files(wanted, target, 0, options)
         if files:
-            done.folder = add_to_folder(folder, files, table).name
+            done.folder = add_to_prepared_folder(folder, files, table).name
     return done
 
 
@@ -280,27 +282,27 @@ def _with_packages(
     table: PreparedStandIns,
     target: Path,
     packages: ProjectPackages,
-    environment_options: InEnvironment,
+    environment_options: EnvironmentOptions,
 ) -> tuple[dict[str, bytes], PreparedStandIns]:
     """The generated files and table, with the environment and the project's own package for rehearsals."""
     if environment_options.file is not None:
         table = msgspec.structs.replace(table, environment=str(environment_options.file.absolute()))
-    elif packages.lines and packages.differ:
-        files = {**files, FILE: packages.text()}
+    elif packages.lines and packages.differs_from_installed:
+        files = {**files, FILE: packages.requirements_file()}
         table = msgspec.structs.replace(table, environment=FILE, absent=packages.absent)
     if table.environment:
         table = msgspec.structs.replace(
             table, as_of=environment_options.as_of, with_packages=environment_options.with_packages
         )
     if packages.own is not None:
-        instead = link_own_modules(packages.own, packages.has)
+        instead = redirect_own_modules(packages.own, packages.has)
         files = {**files, **distribution_files(packages.own), **instead}
         source = str((target / "project" / "code" if instead else packages.own.source).absolute())
         table = msgspec.structs.replace(table, source=source)
     return files, table
 
 
-def runs_of_command(command: Sequence[str]) -> Launches:
+def read_launches(command: Sequence[str]) -> Launches:
     """The runs in a command's files, and what of them wasn't read. Raises UserError if it isn't a launch."""
     settings = CheckSettings()
     with contextlib.suppress(UserError):
@@ -339,33 +341,33 @@ def _inputs_from_record(
     known = {one.key for one in required_inputs if one.state != "unknown"}
     found = [
         required_inputs
-        for one in _by_name(record.missed)
+        for one in _merge_model_requests(record.missed)
         for required_inputs in _missing_inputs(one, runs, folder, options)
     ]
     failure = record.failure
     columns = dict(options.columns)
     if failure is not None and record.outcome != "completed":
         text = failure.message
-        tested = tested_path(failure, command, folder)
+        tested = path_of_failed_check(failure, command, folder)
         if tested is not None:
-            model = required_model(tested, "", folder, options)
-            pictures = image_folder(runs[0], tested)
+            model = list_model(tested, "", folder, options)
+            pictures = infer_image_folder(runs[0], tested)
             found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
         if match := _MISSING_FILE_PATTERN.search(text):
-            pictures = image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
-            found.append(pictures or _input_at_failure(match[1], failure, runs, required_inputs, options))
+            pictures = infer_image_folder(runs[0], match[1]) if is_image_folder_missing(failure) else None
+            found.append(pictures or _infer_input_at_failure(match[1], failure, runs, required_inputs, options))
         elif failure.type == "FileNotFoundError" and (match := _TESTED_PATH_PATTERN.search(text)):
-            model = required_model(match[1], "", folder, options)
+            model = list_model(match[1], "", folder, options)
             found.append(
                 model
                 if model.state == "can-be-made"
-                else _input_at_failure(match[1], failure, runs, required_inputs, options)
+                else _infer_input_at_failure(match[1], failure, runs, required_inputs, options)
             )
         for pattern in unmatched_patterns(record, folder):
-            found.append(_input_at_failure(pattern, failure, runs, [*required_inputs, *found], options))
-        found += [required_tokens(one, "", one) for one in missing_prefixes(record, folder)]
+            found.append(_infer_input_at_failure(pattern, failure, runs, [*required_inputs, *found], options))
+        found += [list_indexed_tokens(one, "", one) for one in missing_prefixes(record, folder)]
         if match := _MISSING_MODEL_PATTERN.match(text):
-            found.append(required_model(match[1], "", folder, options, asked=True))
+            found.append(list_model(match[1], "", folder, options, asked=True))
         of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None
         if of_rows and (key := _MISSING_COLUMN_PATTERN.search(text)):
             name = next(part for part in key.groups() if part)
@@ -430,7 +432,7 @@ def _is_missing_split_added(record: RankRecord, required_inputs: Sequence[Requir
     return bool(lacking)
 
 
-def _by_name(missing_inputs: Sequence[MissingInput]) -> Iterator[MissingInput]:
+def _merge_model_requests(missing_inputs: Sequence[MissingInput]) -> Iterator[MissingInput]:
     """The missing inputs, each model once with all files that were requested from it."""
     files: dict[str, tuple[str, ...]] = {}
     for one in missing_inputs:
@@ -446,42 +448,42 @@ def _missing_inputs(
     missing_input: MissingInput, runs: Sequence[Run], folder: Path, options: PrepareOptions
 ) -> Iterator[RequiredInput]:
     if missing_input.kind == "model":
-        yield required_model(missing_input.name, "", folder, options, asked=True, files=missing_input.files)
+        yield list_model(missing_input.name, "", folder, options, asked=True, files=missing_input.files)
     elif is_data_file_url(missing_input.name):
-        one = _path(missing_input.name, runs, folder, options, ())
+        one = _missing_path(missing_input.name, runs, folder, options, ())
         one.path = None  # it isn't a path on this machine
         yield one
     elif os.path.isabs(missing_input.name):  # a folder of data
         for file in missing_input.files:
-            yield _path(os.path.join(missing_input.name, file), runs, folder, options, ())
+            yield _missing_path(os.path.join(missing_input.name, file), runs, folder, options, ())
     else:
         named = NamedInput(
             "data", missing_input.name, "", "dataset_name", True, missing_input.subset, missing_input.split
         )
-        yield required_data(runs[0], named, folder, _columns_of(runs), options)
+        yield list_data_set(runs[0], named, folder, _columns_read_by_runs(runs), options)
 
 
-def _path(
+def _missing_path(
     path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
 ) -> RequiredInput:
     """A file that was not found; ``columns`` are those that the code reads which opened it."""
-    return required_data(runs[0], NamedInput("data", path, ""), folder, columns or _columns_of(runs), options)
+    return list_data_set(runs[0], NamedInput("data", path, ""), folder, columns or _columns_read_by_runs(runs), options)
 
 
-def _input_at_failure(
+def _infer_input_at_failure(
     path: str, failure: Failure, runs: Sequence[Run], known: Sequence[RequiredInput], options: PrepareOptions
 ) -> RequiredInput:
-    """A file or folder that was not found, as the code reads it that looked for it."""
+    """A missing file or folder, with the format that the code which tried to open it reads."""
     folder = Path.cwd()
-    whole = whole_path(path, folder)
-    numbers = array_input(whole, failure, runs, known) or table_input(whole, failure, runs)
+    whole = to_absolute_path(path, folder)
+    numbers = infer_array_input(whole, failure, runs, known) or infer_table_input(whole, failure, runs)
     if numbers is not None and (path.endswith((".csv", ".tsv"))):
         numbers.separator = csv_separator(runs[0])
-    return numbers or _path(path, runs, folder, options, columns_requested_at_failure(failure))
+    return numbers or _missing_path(path, runs, folder, options, columns_requested_at_failure(failure))
 
 
-def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
+def _columns_read_by_runs(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for run in runs for name in columns_read_in(run.scripts)))
 
 
 def _merge_inputs(
@@ -497,12 +499,12 @@ def _merge_inputs(
         if one.kind == "data" and one.state == "made":
             have = {column.partition(":")[0] for column in one.columns}
             added = [name for name in columns.get("*", ()) if name not in have]
-            one.columns = (*one.columns, *with_kinds(added, scripts))
+            one.columns = (*one.columns, *add_column_kinds(added, scripts))
     return [*kept, *discovered]
 
 
-def link_own_modules(own_package: ProjectPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
-    """Stand-ins for the modules of the project's own package, if its folder also has names that are ``is_taken``.
+def redirect_own_modules(own_package: ProjectPackage, is_taken: Callable[[str], bool]) -> dict[str, bytes]:
+    """Modules that redirect to the project's own, needed if its folder also has names that ``is_taken`` reports.
 
     An editable install comes last on the path, whereas ``PYTHONPATH`` precedes installed packages and would hide
     them.
@@ -573,6 +575,6 @@ def columns_requested_at_failure(failure: Failure) -> tuple[str, ...]:
             outermost = min(around, key=lambda node: node.lineno)
             lines = script.source.data.decode("utf-8", "replace").splitlines()[outermost.lineno - 1 :]
             text = textwrap.dedent("\n".join(lines[: (outermost.end_lineno or 0) - outermost.lineno + 1]))
-            columns = columns_in([Script(SourceFile(frame.path, text.encode()))])
+            columns = columns_read_in([Script(SourceFile(frame.path, text.encode()))])
             return (*columns, *((TEMPLATE,) if f".{TEMPLATE}(" in text else ()))
     return ()

@@ -31,7 +31,7 @@ from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import STACK
-from gonogo.prepare.packages.requested import index_lines_of
+from gonogo.prepare.packages.requested import index_option_lines
 
 FILE = "environment.txt"
 _REQUIREMENT_FILE_NAMES = (
@@ -94,14 +94,14 @@ class ProjectPackages(msgspec.Struct):
         return name in self.lines or installed_version(name) is not None
 
     @property
-    def differ(self) -> bool:
+    def differs_from_installed(self) -> bool:
         """Whether the Python that runs gonogo lacks one of them or has another version."""
         return any(
             not satisfies_specifier(installed_version(name), _specifier_of_line(line))
             for name, line in self.lines.items()
         )
 
-    def text(self) -> bytes:
+    def requirements_file(self) -> bytes:
         """The content of the requirements file."""
         lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
         lines += [f"# Not followed: {line}" for line in self.index_lines]
@@ -181,10 +181,10 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> ProjectPackage
             if not any(is_file(place / f"{module}.py") or is_folder(place / module) for place in places):
                 lacking.add(module)
     lacking -= sys.stdlib_module_names
-    return package_supplying({one for one in lacking if installed_version(distribution_of(one)) is None}, folder)
+    return find_package_providing({one for one in lacking if installed_version(distribution_of(one)) is None}, folder)
 
 
-def package_supplying(modules: set[str], folder: Path) -> ProjectPackage | None:
+def find_package_providing(modules: set[str], folder: Path) -> ProjectPackage | None:
     """The package in a subfolder of a project that provides one of these modules, if it is the only one."""
     *_, top = iter_parent_folders(folder)
     found = [own for own in map(project_package, _subfolders(top)) if own is not None] if modules else []
@@ -284,7 +284,7 @@ def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str
         told: Environment = read_environment(SourceFile.read(path))
     except UserError:
         return
-    found.index_lines += [line for line in index_lines_of(told) if line not in found.index_lines]
+    found.index_lines += [line for line in index_option_lines(told) if line not in found.index_lines]
     for name, package in told.packages.items():
         if not name[0].isalnum():  # conda's own package, such as _libgcc_mutex
             continue

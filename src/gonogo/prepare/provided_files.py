@@ -90,7 +90,7 @@ def _shorten_list(names: Sequence[str]) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" (+{len(names) - _MAX_NAMES})" if len(names) > _MAX_NAMES else "")
 
 
-def preparation_id(folder: Path) -> bytes:
+def preparation_fingerprint(folder: Path) -> bytes:
     """A fingerprint of the prepared folder: its table, its packages, its files with their sizes.
 
     Empty if there is none.

@@ -35,10 +35,10 @@ def find_named_inputs(run: Run) -> Iterator[NamedInput]:
     for word in run.launch.words:
         value = str(word.value or "").rpartition("=")[2]
         if value.endswith(_SETTINGS_SUFFIX):
-            yield from _named_in_file(run.launch.cwd / value, run.launch.cwd, seen, _MAX_NESTING)
+            yield from _inputs_named_in_file(run.launch.cwd / value, run.launch.cwd, seen, _MAX_NESTING)
 
 
-def _named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) -> Iterator[NamedInput]:
+def _inputs_named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) -> Iterator[NamedInput]:
     if path in seen or not max_depth or not is_file(path) or path.stat().st_size > _MAX_BYTES:
         return
     seen.add(path)
@@ -49,7 +49,7 @@ def _named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: int) ->
         return
     for key, value in _strings_with_keys(settings, ""):
         if value.endswith(_SETTINGS_SUFFIX):
-            yield from _named_in_file(folder / value, folder, seen, max_depth - 1)
+            yield from _inputs_named_in_file(folder / value, folder, seen, max_depth - 1)
             continue
         kind = _kind_of_key(key)
         if kind is not None and ("/" in value or "." in value):

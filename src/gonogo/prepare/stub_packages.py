@@ -20,8 +20,10 @@ STOOD_IN = ("vllm", "xformers")
 _MAX_BYTES = 1 << 20
 
 
-def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
-    """Those that neither the project's chosen requirements nor the launch mention; none without requirements."""
+def unmentioned_stub_packages(
+    packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run]
+) -> tuple[str, ...]:
+    """The packages with a stand-in that neither the project's requirements nor the launch mention."""
     if not packages.files:
         return ()
     lines = " ".join(packages.lines.values()).encode()
@@ -29,7 +31,7 @@ def absent(packages: ProjectPackages, command: Sequence[str], runs: Sequence[Run
     return tuple(name for name in STOOD_IN if not any(name in text.decode("latin-1").lower() for text in texts))
 
 
-def asked_of(failure: Failure, names: Sequence[str]) -> str | None:
+def package_missing_in(failure: Failure, names: Sequence[str]) -> str | None:
     """The one of the names whose absence caused an import error, according to its message."""
     said = f"{failure.message} {failure.cause}".lower()
     return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", said)), None)

@@ -30,7 +30,7 @@ _NO_FILES_FOUND_PATTERN = re.compile(
 _MAX_BYTES = 1 << 20
 
 
-def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
+def path_of_failed_check(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
     """The absolute path that the program's failed existence check tested; None if the failure is no such check, or
     if all paths exist."""
     frame = failure.innermost("user")
@@ -39,7 +39,7 @@ def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str |
     return next(_missing_paths(command, folder, failure.message), None)
 
 
-def found_no_files(failure: Failure) -> bool:
+def is_empty_folder_failure(failure: Failure) -> bool:
     """Whether a program ended because a folder had none of the files it reads: ``No .txt files found in …``."""
     own = failure.innermost("user") is not None and failure.phase == "load"
     return own and failure.type in _USER_ERROR_TYPES and _NO_FILES_FOUND_PATTERN.search(failure.message) is not None

@@ -27,7 +27,7 @@ def max_bytes() -> int:
     return 0 if text.strip() == "0" else parse_memory_size(text, SIZE_VARIABLE)
 
 
-class Store:
+class CacheFolder:
     """Named entries in one cache folder, shared by all processes of the user."""
 
     def __init__(self, name: str) -> None:

@@ -16,9 +16,9 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import translated
 from gonogo.prepare.columns import rows_for_two_steps
-from gonogo.prepare.generated.data_files import encode_rows, picture, sound
+from gonogo.prepare.generated.data_files import encode_rows, png_image, wav_audio
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.prepare.tested_paths import found_no_files
+from gonogo.prepare.tested_paths import is_empty_folder_failure
 
 IMAGE_FOLDER_FORMAT = "image-folder"
 _IMAGE_FOLDER_CLASS = b"ImageFolder"
@@ -35,7 +35,7 @@ _INSTALLED_SUFFIXES = frozenset({".dist-info", ".egg-info", ".egg-link", ".py", 
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 
-def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
+def infer_image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     """A missing folder as a folder of images, if the run's scripts read such folders; else None."""
     if os.path.splitext(path)[1] or not run.any_script_contains(_IMAGE_FOLDER_CLASS):
         return None
@@ -46,7 +46,7 @@ def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
     return wanted
 
 
-def is_alone(run: Run) -> bool:
+def reads_only_image_folders(run: Run) -> bool:
     """Whether the run's scripts read folders of images and, as far as they show, no other datasets."""
     return run.any_script_contains(_IMAGE_FOLDER_CLASS) and not run.any_script_contains(b"load_dataset", b"webdataset")
 
@@ -56,9 +56,9 @@ def is_image_folder_missing(failure: Failure) -> bool:
     return any(frame.path.endswith("torchvision/datasets/folder.py") for frame in failure.frames)
 
 
-def files_of(place: str, path: str, rows: int) -> dict[str, bytes]:
+def image_folder_files(place: str, path: str, rows: int) -> dict[str, bytes]:
     """The images by path, in splits with classes, unless the folder is itself a split."""
-    content = picture(320, 240)
+    content = png_image(320, 240)
     itself = os.path.basename(path.rstrip("/")) in _SPLITS
     found = {}
     for split in ("",) if itself else _SPLITS:
@@ -74,7 +74,7 @@ def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[Requir
 
     The message ``No .txt files found in …`` shows it.
     """
-    if failure is None or not found_no_files(failure) or (match := _SUFFIX.search(failure.message)) is None:
+    if failure is None or not is_empty_folder_failure(failure) or (match := _SUFFIX.search(failure.message)) is None:
         return False
     suffix = match[1] or f".{match[2]}"
     folders = [one for one in required_inputs if one.kind == "data" and one.path and one.state == "made"]
@@ -84,9 +84,9 @@ def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[Requir
     return bool(folders)
 
 
-def files_by_suffix(suffix: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+def rows_as_files_with_suffix(suffix: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The rows as several files with this suffix, by name."""
-    return files_by_pattern(f"*{suffix}", rows)
+    return rows_as_files_for_pattern(f"*{suffix}", rows)
 
 
 def unmatched_patterns(record: RankRecord, folder: Path) -> Iterator[str]:
@@ -116,13 +116,15 @@ def missing_prefixes(record: RankRecord, folder: Path) -> Iterator[str]:
             yield os.path.normpath(folder / one.name.removesuffix(".idx"))
 
 
-def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+def rows_as_files_for_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The rows as several files whose names match a pattern, by name; images or sounds if the suffix says so."""
     suffix = os.path.splitext(pattern)[1].lower()
     found = {}
     for number in range(_FILE_COUNT):
         name = os.path.basename(pattern).replace("*", f"{number:05}")
         if part := rows[number::_FILE_COUNT]:
-            media = picture(320, 240) if suffix in _IMAGE_SUFFIXES else sound() if suffix in _AUDIO_SUFFIXES else None
+            media = (
+                png_image(320, 240) if suffix in _IMAGE_SUFFIXES else wav_audio() if suffix in _AUDIO_SUFFIXES else None
+            )
             found[name] = media or encode_rows(name, part)
     return found

@@ -69,7 +69,9 @@ _OUTCOME_TEXTS = {
 }
 
 
-def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) -> tuple[RehearsalRecord, Report]:
+def rehearse_and_report(
+    request: RehearsalRequest, on_progress: OnProgress | None = None
+) -> tuple[RehearsalRecord, Report]:
     """Rehearse a command and read its files: the record, and the report on both. Raises what ``rehearse`` raises."""
     found: list[StaticFindings] = []
     request = in_prepared_environment(request, Path.cwd())
@@ -114,7 +116,7 @@ def rehearsal_report(
     """
     folder = os.getcwd() if folder is None else folder
     found = findings_in_rehearsal(record)
-    seen = [with_relative_paths(folder, _without_proof_by_inferred_data(finding, record)) for finding in found]
+    seen = [with_relative_paths(folder, _downgrade_oom_with_inferred_batches(finding, record)) for finding in found]
     places = FindingPlaces(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _keep_unchanged
     for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
@@ -128,13 +130,13 @@ def rehearsal_report(
         verdict=verdict,
         findings=findings,
         covered=(*life_coverage(record), *_covered_items(record, folder), *files.covered),
-        skipped=(*_skipped_of(record, findings, folder), *files.skipped),
+        skipped=(*_collect_skipped(record, findings, folder), *files.skipped),
         rehearsal=rehearsal_summary(record, folder),
-        notes=(*_proof(record, findings, verdict), *(Text(*note) for note in record.notes)),
+        notes=(*_certificate_lines(record, findings, verdict), *(Text(*note) for note in record.notes)),
     )
 
 
-def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: str) -> Iterator[Skipped]:
+def _collect_skipped(record: RehearsalRecord, findings: Sequence[Finding], folder: str) -> Iterator[Skipped]:
     """What was skipped; if a later stage failed, the reason precedes what was not reached because of it."""
     explained = {rank for one in findings if one.severity is Severity.ERROR for rank in one.ranks}
     items = [*_skipped_items(record, explained, folder)]
@@ -142,7 +144,7 @@ def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: st
     yield from (*items, *of_life) if record.life_part in RESULT_STAGES else (*of_life, *items)
 
 
-def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:
+def _certificate_lines(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:
     """A line that says why the failure behind a NO-GO can't be due to this machine."""
     certain = {
         rank
@@ -159,7 +161,7 @@ _OF_STATES_ALONE = frozenset({"gpu-oom-model-states"})
 """Shortages that no data has a part in."""
 
 
-def _without_proof_by_inferred_data(finding: Finding, record: RehearsalRecord) -> Finding:
+def _downgrade_oom_with_inferred_batches(finding: Finding, record: RehearsalRecord) -> Finding:
     """The finding; no longer certain if memory ran out with batches whose shape was inferred."""
     short = any(rank.rank in finding.ranks and rank.outcome == "out-of-memory" for rank in record.ranks)
     if not record.inferred or not short or finding.severity is not Severity.ERROR or finding.hazard in _OF_STATES_ALONE:
@@ -172,9 +174,9 @@ def _keep_unchanged(finding: Finding) -> Finding:
     return finding
 
 
-def rehearsed_to_its_end(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
-    """As :func:`rehearsed`; raises KeyboardInterrupt if Ctrl-C ended the rehearsal."""
-    record, report = rehearsed(request, on_progress)
+def rehearse_uninterrupted(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+    """As :func:`rehearse_and_report`; raises KeyboardInterrupt if Ctrl-C ended the rehearsal."""
+    record, report = rehearse_and_report(request, on_progress)
     if was_interrupted(record):
         raise KeyboardInterrupt
     return record, report
@@ -237,7 +239,7 @@ def _phase_names(phases: list[Phase]) -> Text:
 
 
 def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
-    """What each rank went through, with equal ranks together; and that they were compared."""
+    """What each rank went through, equal ranks on one line, and whether the ranks were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
         if rank.phases:
@@ -246,7 +248,11 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
         yield translated("{ranks}: {went}").format(ranks=ranks_text(ranks), went=went)
     for one in dict.fromkeys(led for rank in record.ranks for led in rank.advanced_loops):
         yield translated("{place}: `{test}`, with {counter} set from {before:,} to {value:,}").format(
-            place=_seen_place(one.place, folder), test=one.text, counter=one.counter, before=one.before, value=one.value
+            place=_relative_place(one.place, folder),
+            test=one.text,
+            counter=one.counter,
+            before=one.before,
+            value=one.value,
         )
     for rank in record.ranks:
         if rank.workers:
@@ -258,7 +264,7 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
         )
 
 
-def _seen_place(place: str, folder: str) -> str:
+def _relative_place(place: str, folder: str) -> str:
     path, _, line = place.rpartition(":")
     return f"{relative_path(folder, path)}:{line}"
 
@@ -282,12 +288,13 @@ def _most_tokens(rank: RankRecord) -> int:
 
 
 _SHAPE_INFERRED = translated(
-    "generated as the code asks for it, as far as it was rehearsed: put a few real files there to test theirs"
+    "gonogo generated it with the shape that the rehearsed code reads: put a few real files there to test with "
+    "their shapes"
 )
 _PUT_REAL_FILES = translated("put a few of the run's own files at {paths}, and rehearse again")
 _SHAPE_OPEN = translated(
-    "generated as the code asks for it, as far as it was rehearsed, which leaves at least one size open; memory grows "
-    "with it: put a few real files there to test theirs"
+    "gonogo generated it with the shape that the rehearsed code reads, but had to guess at least one size, on "
+    "which memory use depends: put a few real files there to test with their shapes"
 )
 _STARTED_BY_PROGRAM = translated(
     "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each"
@@ -297,7 +304,7 @@ _STARTED_BY_PROGRAM = translated(
 def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
     alike: dict[Skipped, list[int]] = {}
     for rank in record.ranks:
-        for one in _skipped_by(rank, record, explained_ranks, folder):
+        for one in _skipped_on_rank(rank, record, explained_ranks, folder):
             alike.setdefault(one, []).append(rank.rank)
     for one, ranks in alike.items():  # what several ranks lack is reported once
         yield replace(one, what=translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=one.what))
@@ -344,8 +351,10 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
         yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
-def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[int], folder: str) -> Iterator[Skipped]:
-    """What a rank did not reach, why, and what would let it."""
+def _skipped_on_rank(
+    rank: RankRecord, record: RehearsalRecord, explained_ranks: set[int], folder: str
+) -> Iterator[Skipped]:
+    """What a rank did not reach, why, and how to get it further."""
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({relative_path(folder, unsupported.where)})"
         why = Text(unsupported.why, unsupported.why_zh or unsupported.why)
@@ -370,7 +379,7 @@ def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         todo = _OOM_KILLER_HINT if _SIGNAL_OF_OOM_KILLER in rank.events[0] else _KEEP
         why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
-        yield Skipped(translated("a record"), why)
+        yield Skipped(translated("this rank's record"), why)
     if rank.failure and rank.rank not in explained_ranks and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
         why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
@@ -378,7 +387,7 @@ def _skipped_by(rank: RankRecord, record: RehearsalRecord, explained_ranks: set[
             place=f"{relative_path(folder, frame.path)}:{frame.line}" if frame else "?",
             message=rank.failure.message,
         )
-        yield Skipped(translated("a verdict"), why)
+        yield Skipped(translated("a verdict on this rank"), why)
 
 
 def _remedy_by_outcome(rank: RankRecord, record: RehearsalRecord) -> GapRemedy | None:

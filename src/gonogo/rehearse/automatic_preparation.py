@@ -29,12 +29,19 @@ from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
 from gonogo.prepare.packages.full_environment import last_commit_date
-from gonogo.prepare.prepare import InEnvironment, Launches, Preparation, options_of, prepare, runs_of_command
+from gonogo.prepare.prepare import (
+    EnvironmentOptions,
+    Launches,
+    Preparation,
+    parse_prepare_options,
+    prepare,
+    read_launches,
+)
 from gonogo.prepare.project_requirements import ProjectPackages
-from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_id
+from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_fingerprint
 from gonogo.prepare.user_cache import cache_folder
-from gonogo.rehearse.answer import rehearsed
-from gonogo.rehearse.launch.capture import LauncherLeftOut
+from gonogo.rehearse.answer import rehearse_and_report
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment
 from gonogo.rehearse.probe_run import run_probe
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
@@ -44,12 +51,12 @@ from gonogo.rehearse.request import RehearsalRequest
 _GENERATED_ROWS = 64
 _MAX_PREPARED_FOLDERS = 20
 """The number of preparations that are kept, the most recently rehearsed ones."""
-_READING_INPUTS = translated("reading what the launch opens")
-_GENERATING_MESSAGE = translated("generating what is missing: {names}")
-_SECOND_PASS = translated("second pass: the first one needed something that is missing here, which is now generated")
+_READING_INPUTS = translated("finding the models and data that the launch uses")
+_GENERATING_MESSAGE = translated("generating the missing inputs: {names}")
+_SECOND_PASS = translated("second pass: the inputs that the first one found missing have been generated")
 _ENVIRONMENT_OFFER = translated(
-    "packages: the installed ones, although the project requires others ({files}): --yes creates an "
-    "environment with the required ones, once"
+    "rehearsed with the installed packages, although the project requires others ({files}): --yes creates an "
+    "environment with the required ones, which later rehearsals reuse"
 )
 _EVERYTHING = translated("all of the given files")
 _NOT_INSTALLED = translated(
@@ -76,7 +83,7 @@ def prepare_and_rehearse(
     """
     try:
         return _prepare_and_rehearse(request, on_progress)
-    except LauncherLeftOut as missing:
+    except LauncherNotInEnvironment as missing:
         own = rehearse_again("--environment", str(AS_INSTALLED), purpose=Purpose.OWN_ENVIRONMENT)
         return None, _nothing_run_report(request, [Skipped(what, why, own) for what, why in missing.reasons])
 
@@ -88,22 +95,22 @@ def _prepare_and_rehearse(
     say = ProgressReporter(on_progress, time.monotonic())
     say(_READING_INPUTS)
     try:
-        launches = runs_of_command(request.command)
+        launches = read_launches(request.command)
         ranks, note = resolve_auto_ranks(request.ranks, launches[0])
         request = replace(request, ranks=ranks)
         said = [note] if note is not None else []
         if ranks.startswith(ROLES):
             say(_ONE_OF_EACH_ROLE.format(ranks=ranks.removeprefix(ROLES).replace(",", ", ")))
         if find_prepared_folder(folder) is not None:
-            record, report = rehearsed(request, on_progress)
+            record, report = rehearse_and_report(request, on_progress)
             return record, _with_notes(report, said)
     except UserError:
-        return rehearsed(request, on_progress)  # it understands commands that the files alone don't determine
+        return rehearse_and_report(request, on_progress)  # it understands commands that the files alone don't determine
     try:
         listed = _list_inputs(request, launches)
     except UserError as error:
-        record, report = rehearsed(request, on_progress)
-        return record, _with_skipped(_with_notes(report, said), [_not_generated(error)])
+        record, report = rehearse_and_report(request, on_progress)
+        return record, _with_skipped(_with_notes(report, said), [_skipped_generation(error)])
     with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
         lacking = _missing_packages_report(request, launches[0], listed.packages, folder)
@@ -113,20 +120,20 @@ def _prepare_and_rehearse(
         if wanted:
             say(_GENERATING_MESSAGE.format(names=", ".join(wanted)))
         failed = _generate_missing(request, launches)
-        record, report = _rehearse_or_use_installed(request, on_progress)
+        record, report = _rehearse_with_package_fallback(request, on_progress)
         if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
-            before = preparation_id(folder)
+            before = preparation_fingerprint(folder)
             first = [record.ranks[0]]
 
             def probe_record() -> RankRecord:
                 return first.pop() if first else run_probe(request, on_progress)
 
             failed = _generate_missing(request, launches, probe_record) or failed
-            if preparation_id(folder) != before:
+            if preparation_fingerprint(folder) != before:
                 say(_SECOND_PASS)
                 if request.keep is not None:  # it was new or empty, so its content is from the first pass
                     shutil.rmtree(request.keep, ignore_errors=True)
-                record, report = _rehearse_or_use_installed(request, on_progress)
+                record, report = _rehearse_with_package_fallback(request, on_progress)
     return record, _with_skipped(_with_notes(report, [*notes, *said]), failed)
 
 
@@ -152,7 +159,7 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
         yield request
         return
     try:
-        launches = runs_of_command(request.command)
+        launches = read_launches(request.command)
         listed = _list_inputs(request, launches)
     except UserError:
         yield request
@@ -164,25 +171,25 @@ def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalReque
         yield request
 
 
-def _rehearse_or_use_installed(
+def _rehearse_with_package_fallback(
     request: RehearsalRequest, on_progress: OnProgress | None
 ) -> tuple[RehearsalRecord, Report]:
     """Rehearse; if the user declines the project's packages, with the installed ones."""
     try:
-        return rehearsed(request, on_progress)
+        return rehearse_and_report(request, on_progress)
     except InstallNotConfirmed:
         if request.environment is not None:
             raise
         request = replace(request, as_installed=True)
         failed: list[Skipped] = []
         with contextlib.suppress(UserError):  # without launches there is nothing to generate
-            failed = _generate_missing(request, runs_of_command(request.command))
-        record, report = rehearsed(request, on_progress)
+            failed = _generate_missing(request, read_launches(request.command))
+        record, report = rehearse_and_report(request, on_progress)
         return record, _with_skipped(report, failed)
 
 
 def _list_inputs(request: RehearsalRequest, launches: Launches) -> Preparation:
-    options = options_of(_GENERATED_ROWS, None, [])
+    options = parse_prepare_options(_GENERATED_ROWS, None, [])
     return prepare(request.command, options, _environment_options(request), write=False, probe=None, launches=launches)
 
 
@@ -190,25 +197,25 @@ def _generate_missing(
     request: RehearsalRequest, launches: Launches, run_probe: Callable[[], RankRecord] | None = None
 ) -> list[Skipped]:
     """Generate what is missing; returns why it couldn't be, if so: the rehearsal then runs without it."""
-    options = options_of(_GENERATED_ROWS, None, [])
+    options = parse_prepare_options(_GENERATED_ROWS, None, [])
     try:
         prepare(request.command, options, _environment_options(request), write=True, probe=run_probe, launches=launches)
     except UserError as error:
-        return [_not_generated(error)]
+        return [_skipped_generation(error)]
     return []
 
 
-def _not_generated(error: UserError) -> Skipped:
+def _skipped_generation(error: UserError) -> Skipped:
     return Skipped(_MISSING_INPUTS, _NOT_GENERATED.format(why=error.text))
 
 
-def _environment_options(request: RehearsalRequest) -> InEnvironment:
+def _environment_options(request: RehearsalRequest) -> EnvironmentOptions:
     as_installed = request.as_installed or request.environment == AS_INSTALLED
     file = None if as_installed else request.environment
     as_of = request.as_of
     if as_of is None and file is None and not as_installed:
         as_of = last_commit_date(Path.cwd() / FOLDER)  # the kept folder isn't in a repository
-    return InEnvironment(file, as_of, (), as_installed)
+    return EnvironmentOptions(file, as_of, (), as_installed)
 
 
 @contextlib.contextmanager
@@ -219,7 +226,7 @@ def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPa
     try:
         place.mkdir(parents=True, exist_ok=True)
         (place / OF).write_text("\n".join([str(folder), ", ".join(packages.files)]), encoding="utf-8")
-        _drop_old(place)
+        _delete_old_preparations(place)
     except (OSError, UnicodeError):
         yield  # rehearse with what is here
         return
@@ -227,7 +234,7 @@ def _prepared_in_cache(command: Sequence[str], folder: Path, packages: ProjectPa
         yield
 
 
-def _drop_old(place: Path) -> None:
+def _delete_old_preparations(place: Path) -> None:
     os.utime(place)
     others = sorted(place.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
     for old in others[_MAX_PREPARED_FOLDERS:]:
@@ -238,7 +245,7 @@ def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tu
     """The request with the installed packages and a note, if nobody agreed to those that the project requires."""
     packages = preparation.packages
     chosen = request.environment is not None or request.as_installed or request.with_packages or request.ray
-    if chosen or not packages.files or not packages.differ:
+    if chosen or not packages.files or not packages.differs_from_installed:
         return request, []
     if request.yes or has_consent_or_terminal(Path.cwd()):
         return request, []
@@ -251,7 +258,8 @@ def _missing_packages_report(
 ) -> Report | None:
     """A report instead of a rehearsal, if the program imports a missing package at startup that nothing provides."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
-    if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
+    installs = packages.files and packages.differs_from_installed and not request.as_installed
+    if brought or request.ray is not None or installs:
         return None
     with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
     declared = declared_requirements(folder)

@@ -38,6 +38,8 @@ _DifferenceKind = Literal["finding", "assumption", "covered", "skipped"]
 
 
 class _Device(msgspec.Struct):
+    """The fields of a device in a JSON report that a comparison reads."""
+
     device: str
     total_bytes: int = 0
     allowance_bytes: int = 0
@@ -60,7 +62,7 @@ class _RankReport(msgspec.Struct):
     memory_over_time: list[MemoryCurve] = []
 
 
-class _Host(msgspec.Struct):
+class _HostMemory(msgspec.Struct):
     peak_bytes: int
 
 
@@ -68,7 +70,7 @@ class _Rehearsal(msgspec.Struct):
     accelerator: str
     world_size: int
     ranks: list[_RankReport]
-    host_per_node: _Host | None = None
+    host_per_node: _HostMemory | None = None
     command: list[str] = []
     steps: int = 0
     versions: dict[str, str] = {}
@@ -91,7 +93,9 @@ class _Skipped(msgspec.Struct):
     why: str = ""
 
 
-class _Answer(msgspec.Struct):
+class _NextStep(msgspec.Struct):
+    """The command that the earlier report proposes as the next one, and what it is for."""
+
     next: str = ""
     next_does: str = ""
     next_purpose: str = ""
@@ -106,7 +110,7 @@ class BaselineReport(msgspec.Struct):
     findings: list[_Finding] = []
     covered: list[str] = []
     skipped: list[_Skipped] = []
-    answer: _Answer = msgspec.field(default_factory=_Answer)
+    answer: _NextStep = msgspec.field(default_factory=_NextStep)
     command: str = ""
     path: str = ""
 
@@ -137,25 +141,27 @@ def compare_files(before: Path, after: Path, growth: float) -> Report:
 
 def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> Report:
     """Like :func:`compare_files`, for two reports that have been read."""
-    comparison = compared(was, now, growth)
+    comparison = compare_baselines(was, now, growth)
     regressed = comparison.reasons if comparison.judged == "regressed" else ()
-    return Report("compare", now.verdict, notes=_notes(was, now), regressed=regressed, comparison=comparison)
+    return Report(
+        "compare", now.verdict, notes=_machine_difference_notes(was, now), regressed=regressed, comparison=comparison
+    )
 
 
 def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> Report:
     """The report with the changes since the earlier one; ``regressed`` has the reasons why it doesn't pass."""
     now = _to_baseline(report, "zh" if _is_chinese(earlier) else "en")
-    comparison = compared(earlier, now, growth)
+    comparison = compare_baselines(earlier, now, growth)
     worse = tuple(
         _AGAINST.format(path=earlier.path, what=reason)
         for reason in (comparison.reasons if comparison.judged == "regressed" else ())
     )
     held = () if worse else (_NOT_WORSE.format(path=earlier.path, allowed=f"{growth:g} %"),)
-    notes = (*report.notes, *_notes(earlier, now), *held, *worse)
+    notes = (*report.notes, *_machine_difference_notes(earlier, now), *held, *worse)
     return msgspec.structs.replace(report, notes=notes, regressed=worse, comparison=comparison)
 
 
-def compared(was: BaselineReport, now: BaselineReport, growth: float) -> RehearsalComparison:
+def compare_baselines(was: BaselineReport, now: BaselineReport, growth: float) -> RehearsalComparison:
     """What changed between two reports.
 
     It has regressed if the verdict is worse or a peak has grown by more than ``growth`` per cent. Otherwise it is
@@ -196,7 +202,7 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Rehears
         tuple(changes),
         tuple(_differences(was, now)),
         _has_complete_rank(before, after),
-        _curves(before, after),
+        _pair_memory_curves(before, after),
         now.answer.next,
         now.answer.next_does,
         now.answer.next_purpose,
@@ -228,7 +234,7 @@ def _is_chinese(report: BaselineReport) -> bool:
     return any(_CHINESE.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
 
 
-def _notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
+def _machine_difference_notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
     """A note if the machines differ; the reports are compared anyway."""
     before, after = was.rehearsal, now.rehearsal
     if before is None or after is None:
@@ -250,7 +256,7 @@ def _compared_values(
     alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
     for rank in sorted(old_ranks.keys() & new_ranks.keys()):
         pair = old_ranks[rank], new_ranks[rank]
-        alike.setdefault((all(map(_is_whole, pair)), _peak_rows(*pair)), []).append(rank)
+        alike.setdefault((all(map(_has_whole_run_peaks, pair)), _peak_rows(*pair)), []).append(rank)
     for (is_whole, peaks), ranks in alike.items():
         said = ranks_text(ranks)
         for name, old, new in peaks:
@@ -266,7 +272,9 @@ def _compared_values(
                 yield _bytes_row(_PART_OF_RANKS.format(ranks=said, part=_PART_LABELS[name]), old, new), None
     if before.host_per_node is not None and after.host_per_node is not None:
         old, new = before.host_per_node.peak_bytes, after.host_per_node.peak_bytes
-        judged = _classify_change(old, new, growth) if all(map(_is_whole, (*before.ranks, *after.ranks))) else ""
+        judged = (
+            _classify_change(old, new, growth) if all(map(_has_whole_run_peaks, (*before.ranks, *after.ranks))) else ""
+        )
         reason = _PEAK_CHANGED.format(
             what=_HOST_MEMORY_LABEL, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
             share=_relative_change(old, new), allowed=f"{growth:g} %",
@@ -288,15 +296,15 @@ def _compared_values(
             )
 
 
-def _is_whole(rank: _RankReport) -> bool:
-    """Whether its peaks are those of a whole run; a rank that died has peaks only up to its death."""
+def _has_whole_run_peaks(rank: _RankReport) -> bool:
+    """Whether the rank's peaks cover a whole run; a rank that died has peaks only up to its death."""
     return rank.outcome == "completed"
 
 
 def _has_complete_rank(before: _Rehearsal | None, after: _Rehearsal | None) -> bool:
     if before is None or after is None:
         return False
-    whole = [{rank.rank for rank in one.ranks if _is_whole(rank)} for one in (before, after)]
+    whole = [{rank.rank for rank in one.ranks if _has_whole_run_peaks(rank)} for one in (before, after)]
     return bool(whole[0] & whole[1])
 
 
@@ -334,8 +342,8 @@ def _relative_change(old: int, new: int) -> str:
     return f"{(new - old) / old:+.1%}" if old else "∞"
 
 
-def _untranslated(said: str) -> Text:
-    return Text(said, said)
+def _untranslated(message: str) -> Text:
+    return Text(message, message)
 
 
 def _setting_changes(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
@@ -403,7 +411,7 @@ def _assumption_texts(report: BaselineReport) -> dict[Any, Text]:
     }
 
 
-def _curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurvePair, ...]:
+def _pair_memory_curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurvePair, ...]:
     """Memory over time of each device that both reports have, the host last."""
     if before is None or after is None:
         return ()

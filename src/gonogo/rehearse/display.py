@@ -24,7 +24,7 @@ from gonogo.prepare.prompts import (
     writes_lines,
 )
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
-from gonogo.report.page import cells
+from gonogo.report.page import column_width
 from gonogo.report.untrusted import clean_line
 
 _RANK = translated("rank {rank}")
@@ -35,7 +35,7 @@ _HOST_MEMORY_LABEL = translated("host {size}")
 _OPERATOR_COUNT = translated("{count:,} operators")
 _RANKS_DONE = translated("{done} of {all} ranks done")
 _COLUMN_GAP = "  "
-SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
+SECOND_PASS = translated("second pass, to find the forward pass that the failure comes from")
 STATES: dict[str, Text] = load_texts(__file__)
 # The most ranks that are shown at once: hundreds would fill the screen.
 _MAX_ROWS = 12
@@ -46,8 +46,8 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
     """The ``on_progress`` for ``rehearse``: a live display on stderr, or None if that isn't a terminal."""
     with prompt_language(language):
         if writes_lines():
-            say = progress_lines(language)
-            say_states = _state_lines() if os.environ[PROGRESS] == PROGRESS_STATES else None
+            say = progress_line_printer(language)
+            say_states = _json_state_printer() if os.environ[PROGRESS] == PROGRESS_STATES else None
 
             def show_status(status: RehearsalStatus) -> None:
                 say(status.activity)
@@ -77,7 +77,7 @@ def _pause_display(live: Live) -> Iterator[None]:
         live.start()
 
 
-def progress_lines(language: str) -> Callable[[Text], None]:
+def progress_line_printer(language: str) -> Callable[[Text], None]:
     """A function that writes each new message to stderr as a line."""
     last = [""]
 
@@ -90,12 +90,12 @@ def progress_lines(language: str) -> Callable[[Text], None]:
     return print_line
 
 
-def _state_lines() -> Callable[[RehearsalStatus], None]:
+def _json_state_printer() -> Callable[[RehearsalStatus], None]:
     """A function that writes the state of the ranks to stderr as a line of JSON whenever it has changed."""
     last = [b""]
 
     def print_state(status: RehearsalStatus) -> None:
-        said = msgspec.json.encode([_rank_object(rank) for rank in _ranks_to_show(status.ranks)])
+        said = msgspec.json.encode([_rank_as_json(rank) for rank in _ranks_to_show(status.ranks)])
         if status.ranks and said != last[0]:
             last[0] = said
             line = msgspec.json.encode({"seconds": round(status.seconds, 1), "steps": status.steps})
@@ -104,7 +104,7 @@ def _state_lines() -> Callable[[RehearsalStatus], None]:
     return print_state
 
 
-def _rank_object(rank: RankStatus) -> dict[str, object]:
+def _rank_as_json(rank: RankStatus) -> dict[str, object]:
     doing = rank.progress
     found: dict[str, object] = {"rank": rank.rank, "state": rank.state}
     if rank.failure:
@@ -170,7 +170,7 @@ def _join_fitting_parts(parts: list[str], width: int) -> str:
     """As many whole parts as fit on a line, at least the first."""
     line = parts[0]
     for part in filter(None, parts[1:]):
-        if cells(line) + len(_COLUMN_GAP) + cells(part) > width:
+        if column_width(line) + len(_COLUMN_GAP) + column_width(part) > width:
             break
         line = f"{line}{_COLUMN_GAP}{part}"
     return line

@@ -43,7 +43,7 @@ class SaveMoment:
     is_alone: bool = False
     """Whether one rank was killed before the event, and the others went on up to the next collective."""
 
-    def happened(self, events: Sequence[FileEvent]) -> tuple[int, ...]:
+    def indices_of_past_events(self, events: Sequence[FileEvent]) -> tuple[int, ...]:
         """The indices of the events that have happened."""
         if not self.is_alone:
             return (*range(self.number + 1),)
@@ -79,7 +79,7 @@ def write_events(first: RehearsalRecord, tree: Path, below: Path | None = None) 
 
 def _exists_at_end(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
     for event in later:
-        if event.renamed_from and _is_in(path, event.renamed_from):
+        if event.renamed_from and _is_at_or_below(path, event.renamed_from):
             path = event.path + path[len(event.renamed_from) :]
     return os.path.lexists(_path_in_tree(tree, path)) and not is_whiteout(_path_in_tree(tree, path))
 
@@ -88,7 +88,7 @@ def _path_in_tree(tree: Path, path: str) -> str:
     return f"{tree}{path}"
 
 
-def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collection[str] = ()) -> list[SaveMoment]:
+def save_moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collection[str] = ()) -> list[SaveMoment]:
     """The moments after each file up to the last but one, and during files with state.
 
     They begin with the first file in a folder that gets state, or where state of the ``earlier`` save is removed.
@@ -112,10 +112,10 @@ def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collecti
         for number in range(begins, len(events))
         if events[number].path in with_state and not events[number].is_removed
     ]
-    known = {frozenset(one.happened(events)) for one in between}
+    known = {frozenset(one.indices_of_past_events(events)) for one in between}
     alone = []
     for moment in (SaveMoment(number, is_alone=True) for number in range(begins, len(events))):
-        happened = frozenset(moment.happened(events))
+        happened = frozenset(moment.indices_of_past_events(events))
         begun = any(number >= begins for number in happened)
         if begun and len(happened) < len(events) and happened not in known and _is_possible(events, happened):
             known.add(happened)
@@ -124,7 +124,7 @@ def moments(events: Sequence[FileEvent], with_state: set[str], earlier: Collecti
 
 
 def _contains_any(path: str, files: Collection[str]) -> bool:
-    return any(_is_in(file, path) for file in files)
+    return any(_is_at_or_below(file, path) for file in files)
 
 
 def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
@@ -141,12 +141,12 @@ def restore_tree_at(
     ``below``: the tree with which the run began; what the undone events replaced or removed is taken from it.
     """
     copy_tree(tree, target)
-    happened = frozenset(moment.happened(events))
+    happened = frozenset(moment.indices_of_past_events(events))
     for number in reversed(range(len(events))):
         if number not in happened:
             _undo(events[number], target)
             if below is not None:
-                _put_back(events[:number], events[number].path, below, target)
+                _restore_entry(events[:number], events[number].path, below, target)
     for event in (events[number] for number in happened if events[number].is_removed):
         place = _path_in_tree(target, event.path)
         if os.path.lexists(event.path) and not os.path.lexists(place):  # something else got its name later
@@ -167,9 +167,9 @@ def _undo(event: FileEvent, target: Path) -> None:
         unhide_below(place)
 
 
-def _put_back(before: Sequence[FileEvent], path: str, below: Path, target: Path) -> None:
-    """Copy what was at the path after the events ``before`` and has been there since before the first of them."""
-    name = _first_name(before, path)
+def _restore_entry(before: Sequence[FileEvent], path: str, below: Path, target: Path) -> None:
+    """Copy what was at the path after the events ``before``, if it is older than all of them."""
+    name = _original_name(before, path)
     source, place = Path(_path_in_tree(below, name or path)), Path(_path_in_tree(target, path))
     if name is None or not os.path.lexists(source):
         return
@@ -180,25 +180,25 @@ def _put_back(before: Sequence[FileEvent], path: str, below: Path, target: Path)
         copy_entry(source, place, source.lstat())
 
 
-def _first_name(events: Sequence[FileEvent], path: str) -> str | None:
-    """The name that what is at the path after the events had before them; None if they wrote, moved or removed it."""
+def _original_name(events: Sequence[FileEvent], path: str) -> str | None:
+    """What the entry at ``path`` was called before the events; None if they wrote, moved or removed it."""
     for event in reversed(events):
-        if _is_in(path, event.path):
+        if _is_at_or_below(path, event.path):
             if event.is_removed or not event.renamed_from:
                 return None
             path = event.renamed_from + path[len(event.path) :]
-        elif event.renamed_from and _is_in(path, event.renamed_from):
+        elif event.renamed_from and _is_at_or_below(path, event.renamed_from):
             return None
     return path
 
 
-def _is_in(path: str, folder: str) -> bool:
+def _is_at_or_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
 @dataclass(frozen=True)
 class _KilledSave:
-    """A save in which the run is killed: what it wrote, in a tree of its own."""
+    """A save during which the run is killed at various moments, with the files that it wrote."""
 
     saved: RehearsalRecord
     """The life that saved."""
@@ -212,10 +212,10 @@ class _KilledSave:
     """The tree with which the life began, if another one saved before."""
 
     def moments(self) -> list[SaveMoment]:
-        """All moments."""
-        return moments(self.events, _files_with_state(self.saved), self.earlier)
+        """All moments of this save at which a kill is simulated."""
+        return save_moments(self.events, _files_with_state(self.saved), self.earlier)
 
-    def tried(
+    def resume_from_each_moment(
         self,
         scratch: Path,
         resume: Callable[[Path], RehearsalRecord],
@@ -232,7 +232,7 @@ class _KilledSave:
             restore_tree_at(self.tree, target, self.events, moment, self.below)
             resumed = resume(target)
             kind, why = classify(resumed, moment)
-            yield _interruption(self.events, moment, kind, why, _first_step(resumed, kind))
+            yield _to_interruption(self.events, moment, kind, why, _first_step(resumed, kind))
             longest = max(longest, time.monotonic() - began)
 
 
@@ -248,11 +248,11 @@ def rehearse_interruptions(
     whole = life_report(second)
     events = write_events(first, tree)
     if whole is None or not whole.trains_on:
-        second.moments_not_tried = len(moments(events, _files_with_state(first)))
+        second.moments_not_tried = len(save_moments(events, _files_with_state(first)))
         return
     save = _KilledSave(first, whole, tree, events)
     second.interruptions = list(
-        save.tried(scratch, resume, lambda record, _: _classify_resume(record, whole), deadline)
+        save.resume_from_each_moment(scratch, resume, lambda record, _: _classify_resume(record, whole), deadline)
     )
     second.moments_not_tried = len(save.moments()) - len(second.interruptions)
 
@@ -278,10 +278,10 @@ def rehearse_later_interruptions(
     save = _KilledSave(later, whole, trees[1], write_events(later, trees[1], trees[0]), files, trees[0])
 
     def classify_later_resume(record: RehearsalRecord, moment: SaveMoment) -> tuple[InterruptedResume, Text]:
-        written = set(_written_at(save.events, moment))
+        written = set(_files_written_by(save.events, moment))
         return _classify_later_resume(record, whole, earlier, written)
 
-    second.later_interruptions = list(save.tried(scratch, resume, classify_later_resume, deadline))
+    second.later_interruptions = list(save.resume_from_each_moment(scratch, resume, classify_later_resume, deadline))
 
 
 def _files_with_state(record: RehearsalRecord) -> set[str]:
@@ -293,13 +293,13 @@ def _files_with_state(record: RehearsalRecord) -> set[str]:
     return {os.path.normpath(os.path.join(record.cwd, name)) for name in found}
 
 
-def _written_at(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
-    """The files that were written by a moment, under the names that they have then."""
+def _files_written_by(events: Sequence[FileEvent], moment: SaveMoment) -> list[str]:
+    """The files that had been written by a moment of a save, under the names that they had then."""
     paths: list[str] = []
-    for event in (events[number] for number in moment.happened(events)):
+    for event in (events[number] for number in moment.indices_of_past_events(events)):
         source = event.renamed_from
         if source:
-            paths = [event.path + path[len(source) :] if _is_in(path, source) else path for path in paths]
+            paths = [event.path + path[len(source) :] if _is_at_or_below(path, source) else path for path in paths]
         if not event.is_removed:
             paths.append(event.path)
     return paths
@@ -328,12 +328,12 @@ def _classify_later_resume(
         if whole.data == "goes-on" and life.data in ("from-the-start", "seen-again"):
             old.append(_DATA)
         half = any(_lost_states(life, whole, counters=False)) or not old
-        return (kind, why) if half else ("mixed", _first_ones(old))
+        return (kind, why) if half else ("mixed", _join_first_names(old))
     lost = list(_lost_states(life, earlier, counters=False))
     lost += [
         Text(row.name, row.name) for row in life.counters if row.resumed != had.get((row.kind, row.name), row.resumed)
     ]
-    return ("half", _first_ones(lost)) if lost else ("earlier", _NOTHING)
+    return ("half", _join_first_names(lost)) if lost else ("earlier", _NOTHING)
 
 
 def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
@@ -349,11 +349,11 @@ def _select_moments(every: Sequence[SaveMoment]) -> list[SaveMoment]:
     return [one for one in every if one in chosen]
 
 
-def _interruption(
+def _to_interruption(
     events: Sequence[FileEvent], moment: SaveMoment, kind: InterruptedResume, why: Text, step: int | None
 ) -> Interruption:
-    """A moment and what its resume came to, as a report has it."""
-    last, number = moment.happened(events)[-1], moment.number if moment.is_alone else moment.number + 1
+    """A moment and the result of resuming from it, as the report shows them."""
+    last, number = moment.indices_of_past_events(events)[-1], moment.number if moment.is_alone else moment.number + 1
     following = events[number] if number < len(events) else None
     return Interruption(
         events[last].path,
@@ -371,7 +371,9 @@ def _interruption(
 
 def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:
     """The result of a resume, and the error or the lost states that show it."""
-    failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
+    failed = next(
+        (rank for rank in record.ranks if rank.failure is not None and _is_due_to_kill(rank, rank.failure)), None
+    )
     if failed is not None and failed.failure is not None:
         message = shorten_exception_message(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
         error = f"{failed.failure.type}: {message}"
@@ -386,10 +388,10 @@ def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[Interr
         return "anew", _NOTHING
     if not lost:
         return "whole", _NOTHING
-    return "half", _first_ones(lost)
+    return "half", _join_first_names(lost)
 
 
-def _first_ones(names: Sequence[Text]) -> Text:
+def _join_first_names(names: Sequence[Text]) -> Text:
     return join_texts([*names[:_MAX_LOST], *([Text("…", "…")] if len(names) > _MAX_LOST else [])], comma_zh=", ")
 
 
@@ -405,8 +407,8 @@ def _first_step(record: RehearsalRecord, kind: InterruptedResume) -> int | None:
     return None
 
 
-def _is_own(rank: RankRecord, failure: Failure) -> bool:
-    """Whether the program raised it, or failed because of a file that is missing due to the kill."""
+def _is_due_to_kill(rank: RankRecord, failure: Failure) -> bool:
+    """Whether the program itself raised the failure, or a file that the kill left missing caused it."""
     if rank.outcome == "raised":
         return True
     return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
-from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, ran_to_the_end
+from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, is_completed
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -40,8 +40,8 @@ _NO_FOLDER = translated(
     "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
     "specify the command, with --{stage}-with"
 )
-_NOT_CALLED = translated("the program called no model: have it run the model once")
-_NAMES_DIFFER = translated("they come from flat partitions, and the loaded model has no weights with these names")
+_NOT_CALLED = translated("the program loaded the checkpoint but never ran a model: have it run the model once")
+_NAMES_DIFFER = translated("they were saved as flat partitions, and the loaded model has no weights with their names")
 _WRITTEN_BY_UNTRACKED_PROCESS = Reason(
     translated("{files} was created by a process that was not tracked: have the program convert in its own process"),
     rehearse_again(purpose=Purpose.AFTER_CHANGE),
@@ -81,8 +81,8 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
 
 def _lives_text(life: LifeReport) -> Text:
     return translated(
-        "first life: {world} ranks, saved after step {step} ({files} files with state), killed; resumed on {after} "
-        "ranks by: {command}"
+        "the run with {world} ranks saved after step {step} ({files} files with state) and was killed; it was "
+        "resumed on {after} ranks with: {command}"
     ).format(
         world=life.world_before,
         step=life.steps_before_save,
@@ -123,7 +123,7 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         ([row for row in unknown if not row.read_from], _SENT_BY_UNREHEARSED_RANK),
     ):
         if rows:
-            what = translated("{count} states of the resumed run").format(count=len(rows))
+            what = translated("whether {count} states of the resumed run were restored").format(count=len(rows))
             yield Skipped(what, reason.why, reason.remedy)
 
 
@@ -134,7 +134,7 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
     if missing and missing[0] == record.life_part:
         missing = missing[1:]
         why = translated("not reached: {stage} failed").format(stage=_STAGE_LABELS[record.life_part])
-    elif record.life_part in ("first", "second") and ran_to_the_end(record):
+    elif record.life_part in ("first", "second") and is_completed(record):
         why = _NO_FOLDER
     else:
         why = translated("not reached: the resumed run failed")
@@ -145,7 +145,10 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
         yield Skipped(_STAGE_LABELS["serve"], _NOT_CALLED)
     unknown = [row for row in result.states if row.status == "unknown"] if result is not None else []
     if unknown:
-        yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _NAMES_DIFFER)
+        yield Skipped(
+            translated("whether {count} weights of the result are the trained ones").format(count=len(unknown)),
+            _NAMES_DIFFER,
+        )
 
 
 def _has_averages(record: RehearsalRecord) -> bool:
@@ -184,5 +187,5 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
         if counter.status == "unknown":
             yield Skipped(
                 translated("the value of {name} after the resume").format(name=counter.name),
-                translated("its value is not known both before and after the resume"),
+                translated("its value before or after the resume is not known"),
             )

@@ -49,8 +49,8 @@ class LifePass:
         folders = {os.path.dirname(file) for one in records for file in one.checkpoint_bytes}
         return tuple(sorted(folders - {one.cwd for one in records}))
 
-    def followed_on(self, left: Path, tree: Path, first: RehearsalRecord) -> LifePass:
-        """The second life on the files that are left of those of ``tree``, which this pass wrote."""
+    def resume_pass(self, left: Path, tree: Path, first: RehearsalRecord) -> LifePass:
+        """The pass that resumes from the files in ``left``, which a kill has left of those in ``tree``."""
         if self.confinement is not None and left != tree:
             self.confinement.add_copy(left, tree)
         return LifePass("second", below=(left,), confinement=self.confinement, first=first)
@@ -64,15 +64,15 @@ class StageCommands:
     merge: str | None = None
     serve: str | None = None
 
-    def of(self, stage: str) -> list[str]:
+    def command_of(self, stage: str) -> list[str]:
         """The words of a stage's command; empty if it has none. Raises UserError for one that can't be parsed."""
         given: str | None = getattr(self, stage)
         words = _split_words(f"--{stage}-with", given)
-        return _engine_command(words) or words if stage == "serve" else words
+        return _vllm_loader_command(words) or words if stage == "serve" else words
 
 
-def _engine_command(words: Sequence[str]) -> list[str] | None:
-    """What follows vLLM's loaders for a command that starts its server; None for any other."""
+def _vllm_loader_command(words: Sequence[str]) -> list[str] | None:
+    """The command that only runs vLLM's loaders, for a command that starts its server; None for any other."""
     program = [os.path.basename(word) for word in words[:3]]
     if program[:2] == ["vllm", "serve"]:
         rest = words[2:]
@@ -83,7 +83,7 @@ def _engine_command(words: Sequence[str]) -> list[str] | None:
     return [sys.executable, "-m", CHECKPOINT_PROGRAMS_MODULE, "vllm", *rest]
 
 
-def check_life(
+def parse_life_stages(
     life: str | None,
     resume_on: str | None,
     resume_with: str | None,
@@ -91,7 +91,7 @@ def check_life(
     *,
     kill_between_writes: bool = False,
 ) -> tuple[str, ...]:
-    """The requested stages, none without ``--life``. Raises UserError for invalid combinations."""
+    """The stages that ``--life`` requests, none without it. Raises UserError for invalid combinations."""
     commands = commands or StageCommands()
     given = {"--resume-on": resume_on, "--resume-with": resume_with}
     given |= {f"--{stage}-with": getattr(commands, stage) for stage in RESULT_STAGES}
@@ -132,10 +132,10 @@ def check_life(
                 "--life train,save,merge,serve"
             ).format(life=life)
         )
-    if "convert" in stages and not commands.of("convert"):
+    if "convert" in stages and not commands.command_of("convert"):
         raise UserError(translated("--life convert: specify the converter, with --convert-with COMMAND"))
     for stage in RESULT_STAGES:
-        commands.of(stage)
+        commands.command_of(stage)
     return stages
 
 
@@ -146,14 +146,14 @@ def check_life_options(life_stages: Sequence[str], ray: str | None, *, has_viewe
             raise UserError(translated("--life can't be combined with {name}").format(name=name))
 
 
-def second_command(command: Sequence[str], resume_with: str | None, gpus_per_node: int | None) -> list[str]:
+def resume_command(command: Sequence[str], resume_with: str | None, gpus_per_node: int | None) -> list[str]:
     """The command of the second life: ``resume_with`` replaces options in the command, or is appended to it.
 
     With ``gpus_per_node``, the launcher's processes per node are adapted to the machine.
     """
     words = _split_words("--resume-with", resume_with)
     changed = list(command)
-    given = list(_options(words))
+    given = list(_split_options(words))
     if gpus_per_node is not None and not any(name in _PROCESS_COUNT_OPTIONS for name, _ in given):
         for name in _PROCESS_COUNT_OPTIONS:
             _replace_option(changed, name, [str(gpus_per_node)])
@@ -170,7 +170,7 @@ def _split_words(option: str, given: str | None) -> list[str]:
         raise UserError(translated("{option} {words}: {why}").format(option=option, words=given, why=error)) from None
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def _split_options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Each option with its values, which extend to the next option."""
     at = 0
     while at < len(words):
@@ -205,7 +205,7 @@ def has_saved_checkpoint(record: RehearsalRecord) -> bool:
     )
 
 
-def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
+def written_file_sizes(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
     """The sizes of the files that exist at the kill, in folders in which ranks opened files after a step."""
     names = {name for rank in ranks if rank.life is not None for name in rank.life.written}
     folders = {os.path.dirname(name): tree / os.path.dirname(name).lstrip("/") for name in sorted(names)}
@@ -219,7 +219,7 @@ def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
 
 
 def default_stage_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> list[str] | None:
-    """The command of a stage without one: PEFT merges an adapter, transformers loads the model of a folder.
+    """The command for a stage that the user gave none for: PEFT merges the adapter, transformers loads the model.
 
     None if no such folder was written. The latest of the earlier ``stages`` that wrote one counts.
     """
@@ -235,12 +235,12 @@ def default_stage_command(stage: str, tree: Path, stages: Sequence[RehearsalReco
     return None
 
 
-def ran_to_the_end(record: RehearsalRecord) -> bool:
+def is_completed(record: RehearsalRecord) -> bool:
     """Whether all ranks reached the program's end."""
     return all(rank.outcome in ("completed", "out-of-memory") and not rank.unsupported for rank in record.ranks)
 
 
-def saved_bytes(tree: Path, record: RehearsalRecord) -> dict[str, int]:
+def weight_file_sizes(tree: Path, record: RehearsalRecord) -> dict[str, int]:
     """The files with weights that a later stage wrote, and their sizes."""
     lives = [rank.life for rank in record.ranks if rank.life is not None]
     files = {os.path.join(record.cwd, tensor.file) for life in lives for tensor in life.saved}
@@ -304,6 +304,8 @@ def _rank_file_patterns(path: str, rank0_paths: set[str]) -> Iterator[_RankFileN
 
 @dataclass(frozen=True)
 class _RankFileName:
+    """A file name with the rank in it; called with a rank, it returns that rank's path."""
+
     folder: str
     name: str
     numbers: list[re.Match[str]]

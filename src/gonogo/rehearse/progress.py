@@ -55,6 +55,6 @@ class ProgressReporter:
         if self._on_progress is not None:
             self._on_progress(RehearsalStatus(activity, time.monotonic() - self._started, ranks, self._steps))
 
-    def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
+    def report_ranks(self, ranks: tuple[RankStatus, ...]) -> None:
         """Report the state of the ranks that are being run."""
         self(translated("rehearsing"), ranks)

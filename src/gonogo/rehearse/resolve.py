@@ -23,7 +23,7 @@ from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
 from gonogo.evidence.number import parse_whole_number
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed_text
 from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, ProgramKind, ResolvedLaunch
 from gonogo.rehearse.launch.launchers import all_launchers, find_launcher
@@ -49,7 +49,7 @@ _BASH_VARIABLES = re.compile(
 
 
 @dataclass(frozen=True)
-class Situation:
+class CommandContext:
     """The context in which a command is resolved."""
 
     surroundings: LaunchMachine
@@ -66,13 +66,13 @@ class Situation:
     in_script: ScriptRun | None = None
 
     @property
-    def below(self) -> tuple[Path, ...]:
+    def earlier_trees(self) -> tuple[Path, ...]:
         """Trees of the changes made before the command."""
         return () if self.in_script is None else (self.in_script.tree,)
 
     def world(self) -> AbstractContextManager[World]:
         """A world with the files that the command finds."""
-        return self.confinement.world(below=self.below, prepared=self.made)
+        return self.confinement.world(below=self.earlier_trees, prepared=self.made)
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,14 @@ class ResolvedCommand:
 
 @dataclass(frozen=True)
 class _Interpreter:
+    """The Python that runs the program, and the one that the command names if that is another."""
+
     path: str
     named: str | None = None
     notes: tuple[Text, ...] = field(default=())
 
 
-def resolve(command: Sequence[str], situation: Situation) -> ResolvedCommand:
+def resolve(command: Sequence[str], situation: CommandContext) -> ResolvedCommand:
     """The launch that a command starts. Raises UserError if it starts none that can be rehearsed."""
     plain = strip_prefix(command)
     environment = {} if plain.cleared else dict(situation.environment)
@@ -158,11 +160,11 @@ def _unsupported_command_error(command: Sequence[str]) -> UserError:
     )
 
 
-def _resolve_launch(words: list[str], situation: Situation) -> ResolvedLaunch:
+def _resolve_launch(words: list[str], situation: CommandContext) -> ResolvedLaunch:
     found = find_launcher(words)
     assert found is not None
     launcher, _ = found
-    interpreter = _interpreter(words[0], situation)
+    interpreter = _find_interpreter(words[0], situation)
     with situation.world() as world:
         started = capture_launch(
             launcher,
@@ -188,10 +190,10 @@ def _resolve_launch(words: list[str], situation: Situation) -> ResolvedLaunch:
     )
 
 
-def _resolve_python(words: list[str], situation: Situation) -> ResolvedLaunch:
+def _resolve_python(words: list[str], situation: CommandContext) -> ResolvedLaunch:
     command = python_command(words[1:])
     if command.kind == "script" or command.kind == "module":
-        interpreter = _interpreter(words[0], situation)
+        interpreter = _find_interpreter(words[0], situation)
         return _resolve_without_launcher(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
         translated("`{command}` has no program file: put the code into a file, for example: python train.py").format(
@@ -201,7 +203,7 @@ def _resolve_python(words: list[str], situation: Situation) -> ResolvedLaunch:
 
 
 def _resolve_without_launcher(
-    kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
+    kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: CommandContext, interpreter: _Interpreter
 ) -> ResolvedLaunch:
     """A program without a launcher: one process, or as many as its environment variables describe."""
     _check_program(kind, program, situation)
@@ -252,13 +254,13 @@ def _positive_integer(text: str | None) -> int | None:
     return parse_whole_number(text) or None
 
 
-def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:
+def _check_program(kind: ProgramKind, program: str, situation: CommandContext) -> None:
     """Raise UserError for a script or module that doesn't exist."""
     if kind == "module":
         _check_module(program, situation)
         return
     path = os.path.join(situation.cwd, program)
-    if any(os.path.isfile(f"{tree}{os.path.normpath(path)}") for tree in situation.below):
+    if any(os.path.isfile(f"{tree}{os.path.normpath(path)}") for tree in situation.earlier_trees):
         return
     if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
         return
@@ -271,7 +273,7 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
         )
 
 
-def _check_module(name: str, situation: Situation) -> None:
+def _check_module(name: str, situation: CommandContext) -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     with situation.world() as world:
         found = subprocess.run(
@@ -285,7 +287,7 @@ def _check_module(name: str, situation: Situation) -> None:
     if found.returncode == 1:
         project = find_project_file(name, Path(situation.cwd))
         if project is not None:
-            raise UserError(project_not_installed(name, project))
+            raise UserError(project_not_installed_text(name, project))
         raise UserError(
             translated(
                 "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command"
@@ -293,7 +295,7 @@ def _check_module(name: str, situation: Situation) -> None:
         )
 
 
-def _interpreter(program: str, situation: Situation) -> _Interpreter:
+def _find_interpreter(program: str, situation: CommandContext) -> _Interpreter:
     """The Python to run: the one in the command's path if gonogo is installed there, otherwise our own."""
     if os.sep not in program:
         return _Interpreter(situation.python)
@@ -322,7 +324,7 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     return _Interpreter(situation.python, notes=(note,))
 
 
-def _resolve_script(words: list[str], situation: Situation) -> ResolvedCommand:
+def _resolve_script(words: list[str], situation: CommandContext) -> ResolvedCommand:
     run = run_script(
         words,
         situation.surroundings,
@@ -352,7 +354,7 @@ def _resolve_script(words: list[str], situation: Situation) -> ResolvedCommand:
     )
 
 
-def _job_variables(words: Sequence[str], situation: Situation) -> dict[str, str]:
+def _job_variables(words: Sequence[str], situation: CommandContext) -> dict[str, str]:
     """What Slurm sets for the script, if it has ``#SBATCH`` lines."""
     script = next((word for word in words[words[0] in SHELLS :] if not word.startswith(("-", "+"))), None)
     return job_variables(Path(situation.cwd, script), situation.environment) if script else {}

@@ -43,31 +43,31 @@ from gonogo.prepare.provided_files import (
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
 from gonogo.rehearse.launch.build_tools import with_build_tools
-from gonogo.rehearse.launch.capture import LauncherLeftOut, LauncherNotInstalled
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherNotInstalled
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
 from gonogo.rehearse.launch.torch_installed import check_torch
-from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
+from gonogo.rehearse.launch.worker_environment import activated_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld, python_specifier
 from gonogo.rehearse.lives import (
     LifePass,
     add_files_of_other_ranks,
-    bytes_written,
     default_stage_command,
     has_saved_checkpoint,
-    ran_to_the_end,
-    saved_bytes,
-    second_command,
+    is_completed,
+    resume_command,
+    weight_file_sizes,
+    written_file_sizes,
 )
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
-from gonogo.rehearse.ranks.comparison import add_parameter_names, discard_what_is_never_reached
+from gonogo.rehearse.ranks.comparison import add_parameter_names, discard_records_after_divergence
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import add_ranks_for_batch_shapes, is_sample
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
-from gonogo.rehearse.resolve import ResolvedCommand, Situation, resolve
-from gonogo.rehearse.shell.devices import put_in
+from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
+from gonogo.rehearse.shell.devices import install_smi_program
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep_folder, keep_records
@@ -111,12 +111,12 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     """
     started = time.monotonic()
     progress = ProgressReporter(on_progress, started, request.steps)
-    _check_words(request.command)
+    _check_encodable(request.command)
     request = in_prepared_environment(request, Path.cwd())
     check_keep_folder(request.keep)
-    request.viewers.check()
+    request.viewers.check_writable()
     check_torch()
-    with _sigterm_interrupts(), scratch_folder() as scratch:
+    with _sigterm_as_interrupt(), scratch_folder() as scratch:
         stated = parse_machine(request.gpus, request.nodes, request.host_memory, UNSPECIFIED_GPU_COUNT)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
@@ -154,7 +154,7 @@ def _run_lives(
     if not has_saved_checkpoint(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
-    first.checkpoint_bytes = bytes_written(tree, first.ranks)
+    first.checkpoint_bytes = written_file_sizes(tree, first.ranks)
     notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size, first.checkpoint_bytes))
     number, second = 1, None
     if "resume" in request.life:
@@ -162,7 +162,7 @@ def _run_lives(
         if request.resume_on is not None:
             machine = parse_machine(request.resume_on, None, request.host_memory, UNSPECIFIED_GPU_COUNT)
         count = None if request.resume_on is None or machine.count == UNSPECIFIED_GPU_COUNT else machine.count
-        command = second_command(request.command, request.resume_with, count)
+        command = resume_command(request.command, request.resume_with, count)
         part = dataclasses.replace(
             request, command=command, gpus=request.resume_on or request.gpus,
             nodes=request.nodes if request.resume_on is None else None,
@@ -172,12 +172,12 @@ def _run_lives(
         record = second = run_life(part, machine, number, second_pass)
         record.life_stages, record.resumes_as_given = request.life, command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
-    if second is not None and not ran_to_the_end(second):
+    if second is not None and not is_completed(second):
         return second
     if second is not None and request.kill_between_writes:
 
         def resume_from(left: Path) -> RehearsalRecord:
-            return run_life(part, machine, 0, first_pass.followed_on(left, tree, first))
+            return run_life(part, machine, 0, first_pass.resume_pass(left, tree, first))
 
         deadline = start_time + request.timeout
         rehearse_interruptions(first, second, tree, scratch / "first-save", resume_from, deadline)
@@ -201,12 +201,12 @@ def _kill_next_save(
     if time.monotonic() > deadline or not has_saved_checkpoint(later := run(saving)) or not saving.trees:
         return
     (newer, *_) = saving.trees
-    written = bytes_written(newer, later.ranks)
+    written = written_file_sizes(newer, later.ranks)
     list(add_files_of_other_ranks(newer, later.ranks, later.world_size, written))
     later.checkpoint_bytes = first.checkpoint_bytes | written  # what either save wrote is nowhere else
 
     def resume(left: Path) -> RehearsalRecord:
-        return run(saving.followed_on(left, newer, later))
+        return run(saving.resume_pass(left, newer, later))
 
     rehearse_later_interruptions(later, second, resume(newer), (tree, newer), scratch, resume, deadline)
 
@@ -230,20 +230,20 @@ def _run_result_stages(
     for stage in RESULT_STAGES:
         if stage not in request.life:
             continue
-        command = request.stage_commands.of(stage) or default_stage_command(stage, below[-1], stages)
+        command = request.stage_commands.command_of(stage) or default_stage_command(stage, below[-1], stages)
         if command is None:
             break
         number += 1
         life = LifePass(stage, below=below, confinement=first_pass.confinement, first=first, between=(*stages[1:],))
         done = run(dataclasses.replace(request, command=command), stated, number, life)
-        if not ran_to_the_end(done):
+        if not is_completed(done):
             done.life_stages, done.afterwards, record.afterwards = request.life, record.afterwards, []
             done.second_life = record if record is not first else None
             done.resumes_as_given = record.resumes_as_given
             return done
         done.first_life = None  # it is part of the record that contains this one
         record.afterwards = [*record.afterwards, done]
-        done.checkpoint_bytes = saved_bytes(life.trees[0], done) if life.trees else {}
+        done.checkpoint_bytes = weight_file_sizes(life.trees[0], done) if life.trees else {}
         below = (*below, *life.trees[:1])
         stages.append(done)
     return record
@@ -253,11 +253,11 @@ def _apply_limits(record: RehearsalRecord, request: RehearsalRequest, gpus_assum
     """Mark failures that this machine's packages, data or confinement may have caused as limits of the rehearsal."""
     if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
         whole = record.whole_environment
-        world = ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole)
+        world = ProjectWorld.from_files(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole)
         apply_limits(record, dataclasses.replace(world, gpus_assumed=gpus_assumed))
 
 
-def _check_words(command: Sequence[str]) -> None:
+def _check_encodable(command: Sequence[str]) -> None:
     """Raise UserError for a word that can't be passed on: not UTF-8, or with a zero byte."""
     for word in command:
         told = word.encode("utf-8", "backslashreplace").decode()
@@ -280,18 +280,18 @@ def _run_rehearsal(
 ) -> RehearsalRecord:
     deadline = start_time + request.timeout
     progress(translated("reading the launch command"))
-    variables = ProgramVariables.of(request)
+    variables = ProgramVariables.from_request(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(raise_if_disk_full(scratch))
-        stack.enter_context(variables.explained())
+        stack.enter_context(variables.explain_user_errors())
         confinement = life_pass.confinement or Confinement(scratch, unconfined=request.unconfined)
         life_pass.confinement = confinement
-        situation = Situation(
-            surroundings=LaunchMachine.of(requested_machine, request.nodes),
+        situation = CommandContext(
+            surroundings=LaunchMachine.from_machine(requested_machine, request.nodes),
             environment=environment_with_project_package(
-                in_environment(variables.environment, overlay.python), Path.cwd()
+                activated_environment(variables.environment, overlay.python), Path.cwd()
             ),
             cwd=os.getcwd(),
             confinement=confinement,
@@ -303,16 +303,16 @@ def _run_rehearsal(
         try:
             resolved = resolve(request.command, situation)
         except LauncherNotInstalled as missing:
-            reasons = [(what, why) for what, why in overlay.skipped if _is_about(what, missing.package)]
+            reasons = [(what, why) for what, why in overlay.skipped if _names_package(what, missing.package)]
             if not reasons:
                 raise
-            raise LauncherLeftOut(missing.package, reasons) from None
+            raise LauncherNotInEnvironment(missing.package, reasons) from None
         gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
         ):
             requested_machine = replace(requested_machine, count=_ASSUMED_GPUS)
-            surroundings = LaunchMachine.of(requested_machine, request.nodes)
+            surroundings = LaunchMachine.from_machine(requested_machine, request.nodes)
             situation = dataclasses.replace(situation, surroundings=surroundings)
             resolved = resolve(request.command, situation)
             gpus_assumed = _GPUS_ASSUMED.format(
@@ -324,7 +324,7 @@ def _run_rehearsal(
             request.ranks, resolved.launch, machine, program_may_start_more=may_start_processes(resolved.launch)
         )
         with pool_for(request.ray) as pool:
-            job = _Job(
+            job = _RankRuns(
                 pool,
                 request,
                 confinement,
@@ -352,7 +352,7 @@ def _run_rehearsal(
     record = _make_record(request, resolved, machine, overlay, records, time.monotonic() - start_time)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
-    record = variables.settled(record)
+    record = variables.redact_record(record)
     record.life_part, record.first_life = life_pass.part, life_pass.first
     _apply_limits(record, request, gpus_assumed)
     if request.keep is not None:
@@ -365,8 +365,8 @@ def _run_rehearsal(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Job:
-    """The ranks of a launch, each run of which has a new world."""
+class _RankRuns:
+    """Runs ranks of a launch, each time in a new copy-on-write world."""
 
     pool: Pool
     request: RehearsalRequest
@@ -386,11 +386,11 @@ class _Job:
         """Run the ranks; for a sample, add ranks with other batch shapes."""
         request = self.request
         if request.probe_only:
-            looking, records = self._look(ranks[0])
+            looking, records = self._probe_batches(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
             self.progress(translated("reading the ranks' data"))
-            _, (looked,) = self._look(0)
+            _, (looked,) = self._probe_batches(0)
             ranks, note = add_ranks_for_batch_shapes(ranks, looked)
             self.notes.append(note)
         with self._make_world() as world:
@@ -402,11 +402,11 @@ class _Job:
                 self.life.trees[:] = [world.tree]
         return assignments, records, divergence
 
-    def _look(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
+    def _probe_batches(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
         """Run a worker that only reads which batches the ranks will get."""
         with self._make_world() as world:
-            looking = _looking(self._assignment(rank, world))
-            return looking, self.pool.run([looking], self.deadline, self.progress.ranks)
+            looking = _probe_assignment(self._assignment(rank, world))
+            return looking, self.pool.run([looking], self.deadline, self.progress.report_ranks)
 
     def _make_world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # workers on other machines create their worlds there
@@ -414,7 +414,7 @@ class _Job:
         return self.confinement.world(below=(*self.life.below, *self.resolved.below), prepared=self.made)
 
     def _assignment(self, rank: int, world: World | None, *, counts: bool = False) -> Assignment:
-        """A worker's plan and environment, with new folders. ``counts`` lets its work be measured if requested."""
+        """A worker's plan and environment, with new folders. ``counts``: whether to measure its work, if requested."""
         launch, request, machine = self.resolved.launch, self.request, self.machine
         process = launch.processes[rank]
         folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
@@ -453,7 +453,9 @@ class _Job:
         environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
         if world is not None:
             environment["TMPDIR"] = str(self.confinement.short_path(Path(environment["TMPDIR"])))
-            programs = put_in(self.confinement.readable / "programs", LaunchMachine.of(machine, None))
+            programs = install_smi_program(
+                self.confinement.readable / "programs", LaunchMachine.from_machine(machine, None)
+            )
             environment = with_build_tools(environment, launch.interpreter or sys.executable, programs)
         return Assignment(
             plan=plan,
@@ -468,9 +470,9 @@ class _Job:
         )
 
 
-def _is_about(what: Text, package: str) -> bool:
-    """Whether something that an environment lacks, such as ``deepspeed==0.11.1``, is that package."""
-    name = re.match(r"[\w.-]+", what.en)
+def _names_package(requirement: Text, package: str) -> bool:
+    """Whether a requirement, such as ``deepspeed==0.11.1``, is of that package."""
+    name = re.match(r"[\w.-]+", requirement.en)
     return name is not None and canonicalize_name(name[0]) == canonicalize_name(package)
 
 
@@ -487,7 +489,7 @@ def _run_ranks(
 ) -> tuple[list[RankRecord], Divergence | None]:
     """Run the ranks, connected if there are several; if a node is lost, run all of them again."""
     if len(assignments) == 1:
-        return pool.run(assignments, deadline, progress.ranks), None
+        return pool.run(assignments, deadline, progress.report_ranks), None
     for _ in range(_MAX_RETRIES):
         with contextlib.suppress(NodeLost):
             return _run_connected_ranks(pool, assignments, deadline, progress, log)
@@ -503,21 +505,21 @@ def _run_connected_ranks(
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
         def report_statuses(statuses: tuple[RankStatus, ...]) -> None:
-            exchange.watch(statuses)
-            progress.ranks(statuses)
+            exchange.note_ended_workers(statuses)
+            progress.report_ranks(statuses)
 
-        together = [one.meeting(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
+        together = [one.connected_to(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:
             together = [_with_scratch_folder(together[0].plan.scratch, one) for one in together]
         records = pool.run(together, deadline, report_statuses)
     divergence = exchange.divergence
     if divergence is not None:
         divergence = add_parameter_names(divergence, records)
-        discard_what_is_never_reached(records, divergence)
+        discard_records_after_divergence(records, divergence)
     return records, divergence
 
 
-def _looking(assignment: Assignment) -> Assignment:
+def _probe_assignment(assignment: Assignment) -> Assignment:
     """The assignment of a worker that only reads which batches the ranks will get."""
     return dataclasses.replace(assignment, plan=msgspec.structs.replace(assignment.plan, probe_only=True))
 
@@ -528,7 +530,7 @@ def _with_scratch_folder(scratch: str, assignment: Assignment) -> Assignment:
 
 
 @contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
+def _sigterm_as_interrupt() -> Iterator[None]:
     """Let SIGTERM end a rehearsal as Ctrl-C does, so that no worker outlives it."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -639,7 +641,8 @@ def processes_as_ranks(launch: ResolvedLaunch, count: int, starter: str) -> Reso
         )
     else:
         note = translated(
-            "the program starts {count} process(es) itself: each is a rank; what it would do after they end was not run"
+            "the program starts {count} process(es) itself, each rehearsed as a rank; what it does after they "
+            "end was not rehearsed"
         ).format(count=count)
     return replace(
         launch,
@@ -666,7 +669,7 @@ def pool_for(ray: str | None) -> Iterator[Pool]:
     if ray is None:
         yield LocalPool()
         return
-    from gonogo.rehearse.workers.ray_cluster import connected
+    from gonogo.rehearse.workers.ray_cluster import connect_to_cluster
 
-    with connected(ray) as pool:
+    with connect_to_cluster(ray) as pool:
         yield pool

@@ -29,7 +29,7 @@ class SyntheticOptions:
     micro_batch: int | None = None
     gradient_checkpointing: bool = False
 
-    def command(self, given: list[str] | None, gpus: str | None, nodes: int | None, steps: int) -> list[str]:
+    def to_command(self, given: list[str] | None, gpus: str | None, nodes: int | None, steps: int) -> list[str]:
         """The command to rehearse: ``given``, or the synthetic program. Raises UserError if options contradict."""
         if self.model is None:
             self._check_unused()

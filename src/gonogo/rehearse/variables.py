@@ -62,7 +62,7 @@ class ProgramVariables:
         """Masks the placeholders of secrets as well, in what is kept."""
 
     @classmethod
-    def of(cls, request: RehearsalRequest) -> ProgramVariables:
+    def from_request(cls, request: RehearsalRequest) -> ProgramVariables:
         """The variables of this process for a request. Raises UserError for an invalid ``--env``."""
         texts = launch_source_texts(request.command, os.getcwd())
         return cls(program_environment(os.environ, texts=texts, env_options=request.env), os.environ)
@@ -73,7 +73,7 @@ class ProgramVariables:
         return dict(self._given.environment)
 
     @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain_user_errors(self) -> Iterator[None]:
         """Within the block, add the missing variable to a UserError that it caused, and mask secrets in each."""
         try:
             yield
@@ -84,7 +84,7 @@ class ProgramVariables:
                 text = translated("{text}; {why}").format(text=text, why=why.why)
             raise UserError(self._redactor.redact_tree(text)) from None
 
-    def settled(self, record: RehearsalRecord) -> RehearsalRecord:
+    def redact_record(self, record: RehearsalRecord) -> RehearsalRecord:
         """The record without secrets; ranks that failed because of a withheld variable become unsupported."""
         for rank in record.ranks:
             why = self._failure_reason(rank)
@@ -112,7 +112,7 @@ class ProgramVariables:
                 return why
             for frame in told.frames[-3:]:  # `int(os.environ.get("PORT"))`: the message doesn't name it
                 if _ENVIRONMENT_ACCESS_PATTERN.search(frame.text) and (
-                    name := _first_of(self._given.withheld, frame.text)
+                    name := _first_mentioned_name(self._given.withheld, frame.text)
                 ):
                     return WITHHELD.format(name=name)
         return None
@@ -124,16 +124,16 @@ class ProgramVariables:
             if _VARIABLE_NOT_SET_PATTERN.search(line):
                 certain = "unbound variable" in line or "parameter " in line
                 names = [one for one in self._given.withheld if certain or not _PLAIN_WORD.fullmatch(one)]
-                if name := _first_of(names, line):
+                if name := _first_mentioned_name(names, line):
                     return WITHHELD.format(name=name)
             for name, value in self._given.replaced.items():
                 shown = len(value) >= MIN_SECRET_LENGTH and value in line
-                if shown or (_REJECTED_VALUE_PATTERN.search(line) and _first_of([name], line)):
+                if shown or (_REJECTED_VALUE_PATTERN.search(line) and _first_mentioned_name([name], line)):
                     return REPLACED.format(name=name)
         return None
 
 
-def _first_of(names: Sequence[str], text: str) -> str:
+def _first_mentioned_name(names: Sequence[str], text: str) -> str:
     """The first of the names that occurs in a text as a word; empty if there is none."""
     return next((one for one in names if one in text and re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text)), "")
 

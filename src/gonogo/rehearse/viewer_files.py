@@ -29,7 +29,7 @@ class ViewerFiles:
     def __bool__(self) -> bool:
         return self.needs_events or self.flight_recorder is not None
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """Raise UserError for a path that can't be written."""
         for option, path in (("--memory-viz", self.memory_viz), ("--trace", self.trace)):
             if path is not None:
@@ -47,7 +47,7 @@ class ViewerFiles:
             )
 
 
-def refused(option: str, path: Path, error: OSError) -> UserError:
+def write_error(option: str, path: Path, error: OSError) -> UserError:
     """The error to raise if the system doesn't allow writing."""
     return UserError(_INVALID_OUTPUT_PATH.format(option=option, path=path, why=error.strerror or error))
 

@@ -48,7 +48,7 @@ def render(report: Report, format_name: str, language: str) -> str:
     """
 
     known_format(format_name, PACK)
-    report = without_secrets(report)
+    report = redact_report(report)
     if format_name == PACK:
         from gonogo.report.untrusted import clean
 
@@ -85,7 +85,7 @@ def render(report: Report, format_name: str, language: str) -> str:
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
     """Print the report to a stream, in colour if it is a terminal that supports it (respects ``NO_COLOR``)."""
     if format_name == "text" and stream.isatty():
-        _print_text(without_secrets(report), stream, language, width=None)
+        _print_text(redact_report(report), stream, language, width=None)
     else:
         stream.write(render(report, format_name, language))
     stream.flush()
@@ -98,7 +98,7 @@ def _print_text(report: Report, stream: TextIO, language: str, width: int | None
     print_report(report, Page(stream, width=width, colour=should_use_colour(stream)), language)
 
 
-def without_secrets(report: Report) -> Report:
+def redact_report(report: Report) -> Report:
     """The report with every secret in its text masked.
 
     A fix whose edits contain a secret becomes manual: masked edits could not be applied.

@@ -19,7 +19,7 @@ def annotation_severity(finding: Finding) -> Severity:
     return Severity.WARNING
 
 
-def from_root(path: str) -> str:
+def path_from_repository_root(path: str) -> str:
     """The path relative to the root of the repository if it is inside; otherwise absolute, or unchanged for a stream.
 
     The root is ``GITHUB_WORKSPACE`` if the working directory is inside (a step may run in a subfolder, but GitHub

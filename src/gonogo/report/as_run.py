@@ -23,7 +23,7 @@ def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
     return Table(word("as_run", language), ("", word("as_seen", language)), tuple(rows))
 
 
-def tokens_of(rehearsal: Rehearsal) -> tuple[int, int] | None:
+def token_range(rehearsal: Rehearsal) -> tuple[int, int] | None:
     """The minimum and maximum tokens per sample, over all ranks; None if none were observed."""
     return _range_over_ranks(
         [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens
@@ -49,7 +49,7 @@ def _as_run_rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iter
     if not runs:
         return
     run = runs[0]
-    tokens = tokens_of(rehearsal)
+    tokens = token_range(rehearsal)
     yield "model", _describe_model(run, language)
     yield "batch", _describe_batch(rehearsal, runs, language)
     yield "tokens_a_sample", format_range(tokens, language) if tokens else ""
@@ -58,10 +58,10 @@ def _as_run_rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iter
     yield "checkpointing", _describe_checkpointing(run, language) if run.accumulation or run.recomputed else ""
     yield "attention", ", ".join(run.attention)
     yield "optimizer_class", run.optimizer
-    yield "versions", ", ".join(_versions(rehearsal.versions, run))
+    yield "versions", ", ".join(_version_texts(rehearsal.versions, run))
 
 
-def _versions(versions: dict[str, str], run: AsRun) -> Iterator[str]:
+def _version_texts(versions: dict[str, str], run: AsRun) -> Iterator[str]:
     """The versions of the packages that every training needs, and of those that this one was seen to use."""
     used = (
         ("peft", run.adapter),

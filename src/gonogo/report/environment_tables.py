@@ -88,7 +88,7 @@ def environment_tables(environment: EnvironmentFacts, language: str) -> list[Tab
 def _format_value(environment: EnvironmentFacts, key: str, language: str) -> str:
     """The value as text; empty if it is unknown."""
     if key == "gpus":
-        return _gpus(environment.gpus, language) if environment.gpus is not None else ""
+        return _gpus_text(environment.gpus, language) if environment.gpus is not None else ""
     value = environment.machine.get(key, _EMPTY_TEXT)
     if isinstance(value, Text):
         return ""
@@ -105,7 +105,7 @@ def _format_value(environment: EnvironmentFacts, key: str, language: str) -> str
     return clean_line(str(value))
 
 
-def _gpus(gpus: tuple[Card, ...], language: str) -> str:
+def _gpus_text(gpus: tuple[Card, ...], language: str) -> str:
     """The GPUs as text, identical ones grouped: ``8 x NVIDIA A100-SXM4-80GB, 80.0 GiB``."""
     counts: dict[str, int] = {}
     for gpu in gpus:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report, Severity
-from gonogo.report.annotation import annotation_severity, annotation_text, from_root, is_stream
+from gonogo.report.annotation import annotation_severity, annotation_text, is_stream, path_from_repository_root
 from gonogo.report.answer.headline import make_headline, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, word
+from gonogo.report.words import colon, finding_counts_text, word
 
 _COMMAND_OF_SEVERITY = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -24,7 +24,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
     answer = make_headline(report)
     yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
     yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
-    yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
+    yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.to_text(language))}"
     for finding in report.findings:
         yield _annotation_line(finding, language)
     for skipped in report.skipped:
@@ -34,7 +34,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
         yield _workflow_command("notice", {"title": word("similar", language)}, thread_line(thread, language))
     for line in reader_lines(report, language):
         yield _workflow_command("notice", {"title": word("read", language)}, line)
-    parts = [verdict_line(report, language), counted(report, language)]
+    parts = [verdict_line(report, language), finding_counts_text(report, language)]
     comma = "，" if language == "zh" else ", "
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
 
@@ -43,7 +43,7 @@ def _annotation_line(finding: Finding, language: str) -> str:
     properties: dict[str, str] = {}
     if finding.spans and not is_stream(finding.spans[0].path):
         span = finding.spans[0]
-        properties["file"] = from_root(span.path)
+        properties["file"] = path_from_repository_root(span.path)
         if span.line > 0:
             properties["line"] = str(span.line)
             properties["endLine"] = str(max(span.end_line, span.line))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.finding import Text, translated
 from gonogo.finding.guarded_run import GuardedFailure, GuardedRankSummary, GuardedRunSummary
 from gonogo.finding.words import size
-from gonogo.report.table import Table, merged, short_place
+from gonogo.report.table import Table, merge_rank_rows, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import colon, word
 
@@ -78,11 +78,11 @@ def guarded_tables(run: GuardedRunSummary, language: str) -> list[Table]:
     """All tables for which the run has rows, in reading order."""
     found = [
         _waits_table(run, language),
-        _stalls(run, language),
+        _stalls_table(run, language),
         _operands_table(run, language),
         _zero_state_table(run, language),
         _rank_ends_table(run, language),
-        _stands(run, language),
+        _placement_table(run, language),
     ]
     return [table for table in found if table.rows]
 
@@ -110,7 +110,7 @@ def _rank_ends_table(run: GuardedRunSummary, language: str) -> Table:
             for text in (_STEPS, _SECONDS_PER_STEP_LABEL, _PEAK_HOST_LABEL, *((_PEAK_GPU_LABEL,) if on_gpus else ()))
         ),
     )
-    return Table(_HOW.in_language(language), columns, merged(rows), frozenset(range(3, 7)))
+    return Table(_HOW.in_language(language), columns, merge_rank_rows(rows), frozenset(range(3, 7)))
 
 
 def _format_outcome(rank: GuardedRankSummary, language: str) -> str:
@@ -142,10 +142,10 @@ def _waits_table(run: GuardedRunSummary, language: str) -> Table:
         _CALL.in_language(language),
         word("where", language),
     )
-    return Table(_WAITING_RANKS_TITLE.in_language(language), columns, merged(rows))
+    return Table(_WAITING_RANKS_TITLE.in_language(language), columns, merge_rank_rows(rows))
 
 
-def _stalls(run: GuardedRunSummary, language: str) -> Table:
+def _stalls_table(run: GuardedRunSummary, language: str) -> Table:
     """Each stall of a rank, and what it waited for; a standstill has a table of its own."""
     rows = []
     for stall in run.stalled:
@@ -161,7 +161,7 @@ def _stalls(run: GuardedRunSummary, language: str) -> Table:
         *(text.in_language(language) for text in (_STEP, _STALL_SECONDS, _THEN, _WAITED)),
         word("where", language),
     )
-    return Table(_STALLS.in_language(language), columns, merged(rows), frozenset({1, 2}))
+    return Table(_STALLS.in_language(language), columns, merge_rank_rows(rows), frozenset({1, 2}))
 
 
 def _first_failure(run: GuardedRunSummary) -> tuple[int, GuardedFailure] | None:
@@ -206,8 +206,8 @@ def _zero_state_table(run: GuardedRunSummary, language: str) -> Table:
     return Table(_ZERO3_PARAMETERS_TITLE.in_language(language), columns, tuple(rows))
 
 
-def _stands(run: GuardedRunSummary, language: str) -> Table:
-    """The census of the first rank that has one; those of the other ranks are in the JSON."""
+def _placement_table(run: GuardedRunSummary, language: str) -> Table:
+    """The devices of tensors on the first rank that recorded them; those of the other ranks are in the JSON."""
     first = next(((rank.rank, rank.census.places) for rank in run.ranks if rank.census and rank.census.places), None)
     if first is None:
         return Table("", (), ())

@@ -25,10 +25,10 @@ def to_json(report: Report, language: str) -> str:
 
     Strings are verbatim, except that characters which a terminal would interpret are written as ``\\uXXXX``.
     """
-    return document(report_object(report, language))
+    return to_json_text(report_object(report, language))
 
 
-def document(value: dict[str, Any]) -> str:
+def to_json_text(value: dict[str, Any]) -> str:
     """The JSON text of an object with a trailing newline, free of characters that a terminal would interpret."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     text = _NUMBER_LIST_PATTERN.sub(lambda match: f"[{' '.join(match[1].split())}]", text)

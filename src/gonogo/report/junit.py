@@ -7,7 +7,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from gonogo.finding import Finding, Report, Severity, Verdict
-from gonogo.report.annotation import annotation_severity, annotation_text, from_root, is_stream
+from gonogo.report.annotation import annotation_severity, annotation_text, is_stream, path_from_repository_root
 from gonogo.report.answer.headline import badge, make_headline, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
@@ -39,7 +39,7 @@ def to_junit(report: Report, language: str) -> str:
         for why in report.regressed:
             ElementTree.SubElement(case, "failure", {"message": _xml_line(why.in_language(language))})
     answer = make_headline(report)
-    todo = f"{word('next', language)}{colon(language)}{answer.next.said(language)}"
+    todo = f"{word('next', language)}{colon(language)}{answer.next.to_text(language)}"
     said = [verdict_line(report, language), answer.reason.in_language(language), todo]
     said += [text.in_language(language) for text in answer.shown.notes]
     said += reader_lines(report, language)
@@ -82,7 +82,7 @@ def _add_finding(
     suite: ElementTree.Element, names: Counter[str], command: str, finding: Finding, language: str
 ) -> None:
     span = finding.spans[0] if finding.spans else None
-    path = from_root(span.path) if span else ""
+    path = path_from_repository_root(span.path) if span else ""
     place = f" {path}:{span.line}" if span else ""
     case = _add_test_case(suite, names, command, f"{finding.hazard}{place}")
     if span and not is_stream(span.path):

@@ -11,14 +11,14 @@ from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import make_headline, verdict_line
 from gonogo.report.seen import evidence_tables, leading_tables, report_summary
-from gonogo.report.similar import resolution_text, title_of
+from gonogo.report.similar import clean_title, resolution_text
 from gonogo.report.table import Table
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
-from gonogo.report.trials.plan import reasons
+from gonogo.report.trials.plan import strategy_reasons
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, how_to_apply, said_of, word
+from gonogo.report.words import clue_line, colon, how_to_apply, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -76,7 +76,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _escape(rest.in_language(language)))
     if report.clues:
         yield from ("", f"### {word('clues', language)}", "")
-        yield from (f"- {_escape(said_of(clue, language))}" for clue in report.clues)
+        yield from (f"- {_escape(clue_line(clue, language))}" for clue in report.clues)
     for table in leading_tables(report, language):
         yield from _table_lines(table)
     if report.similar:
@@ -91,7 +91,7 @@ def _report_lines(report: Report, language: str) -> Iterator[str]:
     for table in evidence_tables(report, language):
         yield from _table_lines(table)
     if report.plan is not None:
-        for name, sentences in reasons(report.plan, language):
+        for name, sentences in strategy_reasons(report.plan, language):
             yield from ("", f"**{_escape(name)}**", "")
             yield from (f"- {_escape(text)}" for text in sentences)
     if report.covered:
@@ -149,7 +149,7 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
 
 
 def _thread_line(thread: SimilarThread, language: str) -> str:
-    said = [_escape(said) for said in (title_of(thread), resolution_text(thread, language)) if said]
+    said = [_escape(said) for said in (clean_title(thread), resolution_text(thread, language)) if said]
     return f"- {colon(language).join([clean_line(thread.address), *said])}"
 
 

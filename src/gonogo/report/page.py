@@ -29,7 +29,7 @@ _MIN_WRAPPED_COLUMN_WIDTH = 10
 """Text cells are wrapped to no less than this width, to leave room for figures."""
 
 
-def cells(text: str) -> int:
+def column_width(text: str) -> int:
     """Terminal columns that the text takes: two for a wide character, none for a combining one."""
     return len(text) if text.isascii() else sum(_character_width(character) for character in text)
 
@@ -41,7 +41,7 @@ def _character_width(character: str) -> int:
     return 2 if east_asian_width(character) in ("W", "F") else 1
 
 
-class Styled:
+class StyledText:
     """Text with a style per part, such as ``bold red reverse``, or none."""
 
     __slots__ = ("parts",)
@@ -50,7 +50,7 @@ class Styled:
         self.parts = [(text, style)] if text else []
 
     @classmethod
-    def assemble(cls, *parts: str | tuple[str, str] | Styled) -> Styled:
+    def assemble(cls, *parts: str | tuple[str, str] | StyledText) -> StyledText:
         """Concatenate several parts: plain, or with a style."""
         whole = cls()
         for part in parts:
@@ -60,9 +60,9 @@ class Styled:
                 whole.append(part)
         return whole
 
-    def append(self, text: str | Styled, style: str = "") -> Styled:
+    def append(self, text: str | StyledText, style: str = "") -> StyledText:
         """Append a text. Returns itself."""
-        if isinstance(text, Styled):
+        if isinstance(text, StyledText):
             self.parts += text.parts
         elif text:
             self.parts.append((text, style))
@@ -73,9 +73,9 @@ class Styled:
         """The text without its styles."""
         return "".join(text for text, _ in self.parts)
 
-    def cut(self, start: int, end: int) -> Styled:
+    def cut(self, start: int, end: int) -> StyledText:
         """The characters from ``start`` up to ``end``, with their styles."""
-        piece, at = Styled(), 0
+        piece, at = StyledText(), 0
         for text, style in self.parts:
             piece.append(text[max(start - at, 0) : max(end - at, 0)], style)
             at += len(text)
@@ -88,17 +88,17 @@ def _word_regex() -> re.Pattern[str]:
     return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
 
 
-def truncated(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """The text, shortened with an ellipsis if it takes more than ``width`` columns."""
-    if cells(text) <= width:
+    if column_width(text) <= width:
         return text
     return f"{text[: _fitting_end(text, 0, width - 1)]}…"
 
 
-def wrapped(line: Styled, width: int) -> Iterator[Styled]:
+def wrap_text(line: StyledText, width: int) -> Iterator[StyledText]:
     """Wrap the text to ``width`` columns: between words, and within words that are wider than a line."""
     plain = line.plain
-    if "\n" not in plain and cells(plain) <= width:
+    if "\n" not in plain and column_width(plain) <= width:
         yield line
         return
     start = 0
@@ -112,7 +112,7 @@ def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line, without trailing blanks."""
     start = taken = 0
     for word in (_ENGLISH_WORD if text.isascii() else _word_regex()).finditer(text):
-        wanted = cells(word[0].rstrip())
+        wanted = column_width(word[0].rstrip())
         if taken + wanted > width:
             if taken and (wanted <= width or word.start() > start):
                 yield start, start + len(text[start : word.start()].rstrip())
@@ -121,9 +121,9 @@ def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
             while (end := _fitting_end(text, start, width)) < last:
                 yield start, end
                 start = end
-            taken = cells(text[start : word.end()])
+            taken = column_width(text[start : word.end()])
         else:
-            taken += cells(word[0])
+            taken += column_width(word[0])
     yield start, start + len(text[start:].rstrip())
 
 
@@ -148,24 +148,24 @@ class Page:
         self.width = width or _terminal_width(stream)
         self._colour = colour
 
-    def line(self, line: Styled | str = "", *, indent: int = 0, wrap: bool = True) -> None:
+    def line(self, line: StyledText | str = "", *, indent: int = 0, wrap: bool = True) -> None:
         """Print a text, wrapped unless the reader has to copy or click it."""
-        text = Styled(line) if isinstance(line, str) else line
-        for piece in wrapped(text, self.width - indent) if wrap else (text,):
+        text = StyledText(line) if isinstance(line, str) else line
+        for piece in wrap_text(text, self.width - indent) if wrap else (text,):
             self._write_line(" " * indent, piece)
 
-    def labelled(self, label: Styled, column: int, line: Styled) -> None:
+    def labelled(self, label: StyledText, column: int, line: StyledText) -> None:
         """Print a text that begins at ``column``, with its label before it."""
-        before = Styled(" " * (column - cells(label.plain))).append(label)
-        for piece in wrapped(line, max(self.width - column, 1)):
+        before = StyledText(" " * (column - column_width(label.plain))).append(label)
+        for piece in wrap_text(line, max(self.width - column, 1)):
             self._write_line("", before.append(piece))
-            before = Styled(" " * column)
+            before = StyledText(" " * column)
 
     def rule(self, title: str) -> None:
         """Print a title, followed by a rule to the end of the line."""
-        said = truncated(title, self.width)
-        rest = self.width - cells(said) - 1
-        self._write_line("", Styled(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
+        said = truncate(title, self.width)
+        rest = self.width - column_width(said) - 1
+        self._write_line("", StyledText(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
 
     def table(self, table: Table) -> None:
         """Draw a table under its title."""
@@ -179,12 +179,12 @@ class Page:
             return
         bar = self._bar_width(table)
         drawn = Grid(box=None, padding=(0, _COLUMN_GAP, 0, 0), header_style="dim", pad_edge=False)
-        widths = [max(map(cells, column)) for column in zip(table.columns, *table.rows, strict=True)]
+        widths = [max(map(column_width, column)) for column in zip(table.columns, *table.rows, strict=True)]
         # Rather wrap a header of two words than a short cell ("cuda:0").
         narrow = sum(widths) + _COLUMN_GAP * (len(widths) - 1) > self.width
         for number, column in enumerate(table.columns):
             numeric = number in table.numeric
-            longer = all(cells(column) > cells(row[number]) for row in table.rows)
+            longer = all(column_width(column) > column_width(row[number]) for row in table.rows)
             head = column.replace(" ", "\n") if narrow and numeric and longer else column
             drawn.add_column(Cell(head), justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
         for row in table.rows:
@@ -202,7 +202,7 @@ class Page:
             markup=False,
         ).print(drawn)
         if table.note:
-            self.line(Styled(table.note, "dim"))
+            self.line(StyledText(table.note, "dim"))
 
     def _is_too_narrow(self, table: Table) -> bool:
         """Whether a word would have to be broken in its cell: a broken name can be neither read nor copied."""
@@ -210,22 +210,22 @@ class Page:
         for number, column in enumerate(table.columns):
             whole = number in table.numeric
             parts = [column.split(), *([row[number]] if whole else row[number].split() for row in table.rows)]
-            wanted += max((cells(part) for words in parts for part in words), default=0)
+            wanted += max((column_width(part) for words in parts for part in words), default=0)
         return wanted > self.width
 
     def _rows_as_lines(self, table: Table) -> None:
         """Print each row as its first cell, with the other cells below, labelled by their columns."""
-        separator = "；" if any(cells(column) > len(column) for column in table.columns) else "; "
+        separator = "；" if any(column_width(column) > len(column) for column in table.columns) else "; "
         for row in table.rows:
             (first, head), *others = zip(table.columns, row, strict=True)
-            self.line(Styled.assemble((f"{first} " if head.isdecimal() or not head else "", "dim"), (head, "bold")))
-            said = Styled()
+            self.line(StyledText.assemble((f"{first} " if head.isdecimal() or not head else "", "dim"), (head, "bold")))
+            said = StyledText()
             for name, cell in others:
                 if cell:
                     said.append(separator if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
             self.line(said, indent=2 * _COLUMN_GAP)
         if table.note:
-            self.line(Styled(table.note, "dim"))
+            self.line(StyledText(table.note, "dim"))
 
     def _bar_width(self, table: Table) -> int:
         """The width of a table's bars: what the columns leave over, or 0."""
@@ -233,7 +233,7 @@ class Page:
             return 0
         rest = self.width
         for number, column in enumerate(table.columns):
-            widest = max(cells(text) for text in (column, *(row[number] for row in table.rows)))
+            widest = max(column_width(text) for text in (column, *(row[number] for row in table.rows)))
             whole = number in table.numeric or not number
             rest -= _COLUMN_GAP + (widest if whole else min(widest, _MIN_WRAPPED_COLUMN_WIDTH))
         room = rest // len(table.shares) - 1
@@ -248,7 +248,7 @@ class Page:
         block, rest = _BLOCKS if _can_print("".join(_BLOCKS), self._stream) else _ASCII_BLOCKS
         return f"{block * full}{rest * (width - full)} {cell:>5}"
 
-    def _write_line(self, indent: str, line: Styled) -> None:
+    def _write_line(self, indent: str, line: StyledText) -> None:
         said = "".join(_colourize(*part) for part in line.parts) if self._colour else line.plain
         self._stream.write(f"{indent}{said}\n")
 

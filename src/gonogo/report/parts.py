@@ -30,7 +30,7 @@ class _ModuleNode:
         """How many list elements this node stands for."""
         return max([self.count, *(node.members for node in self.below.values())])
 
-    def divided(self) -> list[_ModuleNode]:
+    def split_into_children(self) -> list[_ModuleNode]:
         """The node split into its children, plus itself if its own modules hold memory."""
         parts = list(self.below.values())
         if self.own:
@@ -54,21 +54,25 @@ def largest_parts(modules: Iterable[ModuleMemory], rows: int) -> list[ModuleMemo
         node.own.update(held.by_category)
         node.count = max(node.count, held.count)
     whole = root.held.total()
-    parts = root.divided()
+    parts = root.split_into_children()
     while True:
         large = [part for part in parts if part.below and part.held.total() > whole * _MIN_SPLIT_SHARE]
-        fitting = [part for part in large if len(parts) - 1 + len(part.divided()) <= rows or len(part.divided()) == 1]
+        fitting = [
+            part
+            for part, count in ((part, len(part.split_into_children())) for part in large)
+            if len(parts) - 1 + count <= rows or count == 1
+        ]
         if not fitting:
             break
         largest = max(fitting, key=lambda part: part.held.total())
         parts.remove(largest)
-        parts += largest.divided()
+        parts += largest.split_into_children()
     found = [ModuleMemory(part.path, dict(part.held), part.members) for part in parts]
     found.sort(key=lambda part: (-part.bytes, part.module))
     return [part for part in found if part.bytes]
 
 
-def together(parts: Iterable[ModuleMemory], name: str) -> ModuleMemory:
+def merge_parts(parts: Iterable[ModuleMemory], name: str) -> ModuleMemory:
     """Merge several parts into one of that name."""
     held = sum((Counter(part.by_category) for part in parts), Counter[str]())
     return ModuleMemory(name, dict(held))

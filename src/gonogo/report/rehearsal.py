@@ -9,11 +9,11 @@ import msgspec
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
 from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
-from gonogo.report.as_run import format_range, tokens_of
+from gonogo.report.as_run import format_range, token_range
 from gonogo.report.lives.result_tables import result_tables
 from gonogo.report.lives.state_tables import life_tables
-from gonogo.report.parts import largest_parts, together
-from gonogo.report.table import Table, merged, short_place
+from gonogo.report.parts import largest_parts, merge_parts
+from gonogo.report.table import Table, merge_rank_rows, short_place
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import size_or_unknown, word
 
@@ -31,7 +31,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     """One line that says what was rehearsed: ``8 x H100-80G, rank 0, 2 steps, 21.4 s``."""
     ranks = [rank.rank for rank in rehearsal.ranks]
     nodes = rehearsal.nodes
-    tokens = tokens_of(rehearsal)
+    tokens = token_range(rehearsal)
     said = format_range(tokens, language) if tokens else ""
     parts = [
         f"{max(rehearsal.world_size, _used_device_count(rehearsal))} x {clean_line(rehearsal.accelerator)}",
@@ -53,17 +53,17 @@ def _used_device_count(rehearsal: Rehearsal) -> int:
 def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     """All tables for which the rehearsal has rows, in reading order."""
     found = [
-        _failures(rehearsal, language),
+        _failures_table(rehearsal, language),
         _operands_table(rehearsal, language),
         *life_tables(rehearsal, language),
         *result_tables(rehearsal, language),
         _memory_table(rehearsal, language),
         _routing_table(rehearsal, language),
         _categories_table(rehearsal, language),
-        _phases(rehearsal, language),
+        _rollout_phases_table(rehearsal, language),
         _modules_table(rehearsal, language),
         _host_table(rehearsal, language),
-        _host_parts(rehearsal, language),
+        _host_parts_table(rehearsal, language),
         _collectives_table(rehearsal, language),
         _assumptions_table(rehearsal, language),
     ]
@@ -96,7 +96,7 @@ def _format_phase_and_step(phase: str, step: int, language: str) -> str:
     )
 
 
-def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
+def _peak_moment_text(rank: RehearsedRank, device: Device, language: str) -> str:
     """When the peak was reached, and how the rank ended if it did not complete."""
     when = _format_phase_and_step(device.peak_phase, device.peak_step, language)
     comma = "，" if language == "zh" else ", "
@@ -114,14 +114,14 @@ def _memory_table(rehearsal: Rehearsal, language: str) -> Table:
             size(device.total_bytes),
             f"{device.percent:.0f} %",
             size(device.free_bytes) if device.free_bytes >= 0 else f"-{size(-device.free_bytes)}",
-            _peak_at(rank, device, language),
+            _peak_moment_text(rank, device, language),
         )
         rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
     names = ("allocated", "reserved", "allowance", "total", "used", "free", "peak_at")
     columns = (word("rank", language), *column, *(word(name, language) for name in names))
     first = 1 + len(column)
     numeric, used = frozenset(range(first, first + 6)), frozenset({first + 4})
-    return Table(word("memory", language), columns, merged(rows), numeric, shares=used)
+    return Table(word("memory", language), columns, merge_rank_rows(rows), numeric, shares=used)
 
 
 def _routing_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -134,7 +134,10 @@ def _routing_table(rehearsal: Rehearsal, language: str) -> Table:
             rows.append((rank.rank, (*sizes, f"x {min(band.fits_share, band.most_share):.2g}")))
     names = ("rank", "no_tokens", "even_tokens", "all_tokens", "fits_tokens")
     return Table(
-        word("routing", language), tuple(word(name, language) for name in names), merged(rows), frozenset({1, 2, 3, 4})
+        word("routing", language),
+        tuple(word(name, language) for name in names),
+        merge_rank_rows(rows),
+        frozenset({1, 2, 3, 4}),
     )
 
 
@@ -153,10 +156,12 @@ def _categories_table(rehearsal: Rehearsal, language: str) -> Table:
         rows.append((rank.rank, (*((_device_name(device),) if shown else ()), *cells)))
     columns = (word("rank", language), *column, *(word(category, language) for category in categories))
     first = 1 + len(column)
-    return Table(word("categories", language), columns, merged(rows), frozenset(range(first, first + len(categories))))
+    return Table(
+        word("categories", language), columns, merge_rank_rows(rows), frozenset(range(first, first + len(categories)))
+    )
 
 
-def _phases(rehearsal: Rehearsal, language: str) -> Table:
+def _rollout_phases_table(rehearsal: Rehearsal, language: str) -> Table:
     """For training with rollouts: what trainer and engine hold together in each phase, on the fullest device."""
     fullest = max(_rank_devices(rehearsal), key=lambda pair: pair[1].peak_allocated_bytes, default=None)
     peaks = fullest[1].phases if fullest is not None else None
@@ -196,7 +201,7 @@ def _parts_table(title: str, modules: tuple[ModuleMemory, ...], language: str) -
     whole = sum(part.bytes for part in parts) or 1
     small = [part for part in parts if part.bytes < _SMALL_PART * whole]
     if len(small) > 1:
-        parts = [*parts[: -len(small)], together(small, word("small_parts", language).format(count=len(small)))]
+        parts = [*parts[: -len(small)], merge_parts(small, word("small_parts", language).format(count=len(small)))]
     named = [category for category in _CATEGORIES_BY_PART if any(part.by_category.get(category) for part in parts)]
     rows = []
     for part in parts:
@@ -220,8 +225,8 @@ def _size_or_negligible(count: int, total_bytes: int) -> str:
     return "~0" if 0 < count < _NEGLIGIBLE_FRACTION * total_bytes else size(count)
 
 
-def _host_parts(rehearsal: Rehearsal, language: str) -> Table:
-    """The same for host memory, if states were offloaded to it."""
+def _host_parts_table(rehearsal: Rehearsal, language: str) -> Table:
+    """What each part of the model holds in host memory, if states were offloaded to it."""
     rank = max(rehearsal.ranks, key=lambda rank: rank.host_peak_bytes, default=None)
     named = [part for part in rank.host_modules if part.module] if rank is not None else []
     held = sum(part.bytes for part in named)
@@ -238,7 +243,7 @@ def _host_table(rehearsal: Rehearsal, language: str) -> Table:
         for rank in rehearsal.ranks
         if rank.host_peak_bytes
     ]
-    rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in merged(per_rank)]
+    rows += [(f"{word('per_rank', language)} {ranks}", *cells) for ranks, *cells in merge_rank_rows(per_rank)]
     node = rehearsal.host_per_node
     note = ""
     if node and per_rank:
@@ -261,7 +266,7 @@ def _collectives_table(rehearsal: Rehearsal, language: str) -> Table:
             for entry in rank.collectives.by_operator
         ]
     columns = tuple(word(name, language) for name in ("rank", "operator", "times", "bytes"))
-    return Table(word("collectives", language), columns, merged(rows), frozenset({2, 3}))
+    return Table(word("collectives", language), columns, merge_rank_rows(rows), frozenset({2, 3}))
 
 
 def _assumptions_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -298,7 +303,7 @@ def _most_frequent_place(places: dict[str, int], language: str) -> str:
     return f"{place} (and {others} other {'place' if others == 1 else 'places'})"
 
 
-def _failures(rehearsal: Rehearsal, language: str) -> Table:
+def _failures_table(rehearsal: Rehearsal, language: str) -> Table:
     """The exceptions that ended ranks; ranks that failed in the same way share a row."""
     rows: list[tuple[int, tuple[str, ...]]] = []
     for rank in rehearsal.ranks:
@@ -316,7 +321,7 @@ def _failures(rehearsal: Rehearsal, language: str) -> Table:
                 (rank.rank, (what if len(what) <= MAX_MESSAGE_CHARS else f"{what[:MAX_MESSAGE_CHARS]} …", where))
             )
     columns = tuple(word(name, language) for name in ("rank", "what", "where"))
-    return Table(word("failure", language), columns, merged(rows))
+    return Table(word("failure", language), columns, merge_rank_rows(rows))
 
 
 def _operands_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -328,4 +333,4 @@ def _operands_table(rehearsal: Rehearsal, language: str) -> Table:
             cells = (operand.name, operand.device, operand.dtype, str(operand.shape), owner)
             rows.append((rank.rank, tuple(clean_line(cell) for cell in cells)))
     columns = tuple(word(name, language) for name in ("rank", "operand", "device", "dtype", "shape", "owner"))
-    return Table(word("operands", language), columns, merged(rows))
+    return Table(word("operands", language), columns, merge_rank_rows(rows))

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
-from gonogo.report.annotation import annotation_severity, annotation_text, from_root
+from gonogo.report.annotation import annotation_severity, annotation_text, path_from_repository_root
 from gonogo.report.answer.headline import make_headline, verdict_line
-from gonogo.report.json_ import document
+from gonogo.report.json_ import to_json_text
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
@@ -29,7 +29,7 @@ _URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
 
 def to_sarif(report: Report, language: str) -> str:
     """The report as a SARIF log of one run."""
-    return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [_sarif_run(report, language)]})
+    return to_json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [_sarif_run(report, language)]})
 
 
 def _sarif_run(report: Report, language: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _sarif_run(report: Report, language: str) -> dict[str, Any]:
                 "version": __version__,
                 "semanticVersion": __version__,
                 "language": _LANGUAGE.get(language, "en-US"),
-                "rules": [_rule(finding, language) for finding in first],
+                "rules": [_sarif_rule(finding, language) for finding in first],
                 "notifications": [
                     {"id": name} for name in ("note", "skipped", *(["similar"] if report.similar else []))
                 ],
@@ -67,7 +67,7 @@ def _sarif_run(report: Report, language: str) -> dict[str, Any]:
             "verdict": report.verdict.value,
             "answer": clean(verdict_line(report, language)),
             "reason": clean(answer.reason.in_language(language)),
-            "next": clean(answer.next.said(language)),
+            "next": clean(answer.next.to_text(language)),
             "covered": [clean(text.in_language(language)) for text in report.covered],
         },
     }
@@ -77,7 +77,7 @@ def _rule_id(finding: Finding) -> str:
     return clean_line(finding.hazard)
 
 
-def _rule(finding: Finding, language: str) -> dict[str, Any]:
+def _sarif_rule(finding: Finding, language: str) -> dict[str, Any]:
     """The hazard as a rule. A rule applies to all its findings, so causes with concrete values are left out."""
     title = clean_line(finding.title.in_language(language))
     page = f"gonogo explain {_rule_id(finding)}"
@@ -192,7 +192,7 @@ def _physical_location(span: Span | None) -> dict[str, Any]:
 
 
 def _artifact_location(path: str) -> dict[str, Any]:
-    relative = from_root(path)
+    relative = path_from_repository_root(path)
     try:
         name = relative.encode("utf-8", "surrogateescape")  # file names that are not UTF-8
     except UnicodeEncodeError:
@@ -236,7 +236,7 @@ def _fingerprints(findings: Iterable[Finding]) -> list[str]:
         what = "" if span is None else "".join(span.text.split())
         parts = (
             finding.hazard,
-            from_root(span.path) if span else "",
+            path_from_repository_root(span.path) if span else "",
             what or finding.title.en,
             finding.module or "",
             finding.parameter or "",

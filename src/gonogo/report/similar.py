@@ -7,7 +7,7 @@ from gonogo.report.untrusted import clean_line
 from gonogo.report.words import colon
 
 
-def title_of(thread: SimilarThread) -> str:
+def clean_title(thread: SimilarThread) -> str:
     """The thread's title, free of terminal escapes; empty if unknown."""
     return clean_line(thread.title)
 
@@ -23,7 +23,7 @@ def resolution_text(thread: SimilarThread, language: str) -> str:
 def thread_line(thread: SimilarThread, language: str) -> str:
     """A thread as one line: ``ADDRESS: title (resolution)``."""
     line = clean_line(thread.address)
-    if title := title_of(thread):
+    if title := clean_title(thread):
         line += f"{colon(language)}{title}"
     if settled := resolution_text(thread, language):
         line += f"（{settled}）" if language == "zh" else f" ({settled})"

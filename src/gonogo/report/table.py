@@ -22,7 +22,7 @@ class Table(msgspec.Struct, frozen=True):
     """Columns of percentages ("41 %"), beside which a page may draw a bar."""
 
 
-def merged(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+def merge_rank_rows(rows: Iterable[tuple[int, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
     """Merge rows of (rank, cells) that have equal cells: eight identical ranks become one row, ``0-7``."""
     ranks_of: dict[tuple[str, ...], list[int]] = {}
     for rank, cells in rows:

@@ -10,15 +10,15 @@ from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import Headline, badge, make_headline
 from gonogo.report.excerpt import print_excerpt
-from gonogo.report.page import Page, Styled, cells
+from gonogo.report.page import Page, StyledText, column_width
 from gonogo.report.seen import evidence_tables, leading_tables, report_summary
-from gonogo.report.similar import resolution_text, title_of
+from gonogo.report.similar import clean_title, resolution_text
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, how_to_apply, said_of, word
+from gonogo.report.words import clue_line, colon, finding_counts_text, how_to_apply, word
 
 _MORE_SOURCES = translated(" (+{count} more: run gonogo explain {hazard})")
 _COLUMN_GAP = 2
@@ -55,17 +55,17 @@ def print_report(report: Report, page: Page, language: str) -> None:
         advised.add(advice)
     if report.clues:
         page.line()
-        page.line(Styled(f"{word('clues', language)}{colon(language).rstrip()}", "bold"))
+        page.line(StyledText(f"{word('clues', language)}{colon(language).rstrip()}", "bold"))
         for clue in report.clues:
-            page.line(Styled(f"- {clean_line(said_of(clue, language))}"), indent=2)
+            page.line(StyledText(f"- {clean_line(clue_line(clue, language))}"), indent=2)
     if others := [one.finding for one in found[in_full:]]:
         page.line()
-        page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
+        page.line(StyledText(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
     if rest is not None:
         page.line()
-        page.line(Styled(_clean_text(rest, language)))
+        page.line(StyledText(_clean_text(rest, language)))
     for table in leading_tables(report, language):
         page.line()
         page.table(table)
@@ -85,7 +85,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
         report.rehearsal is not None or min(in_full, len(found)) > _MAX_FINDINGS_ON_SCREEN
     ):  # the first line has scrolled out of sight
         page.line()
-        page.line(_banner(report, make_headline(report), language).append(f"  {counted(report, language)}"))
+        page.line(_banner(report, make_headline(report), language).append(f"  {finding_counts_text(report, language)}"))
 
 
 def _clean_text(text: Text, language: str) -> str:
@@ -95,43 +95,44 @@ def _clean_text(text: Text, language: str) -> str:
 def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
     """Print verdict, reason and next command, one per line; then figures, summary and notes."""
     page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
-    page.line(Styled(_to_line(answer.reason, language), "bold"), wrap=page.is_terminal)
-    what = Styled(_to_line(answer.next.what, language), "dim" if answer.next.command else "")
-    todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
+    page.line(StyledText(_to_line(answer.reason, language), "bold"), wrap=page.is_terminal)
+    what = StyledText(_to_line(answer.next.what, language), "dim" if answer.next.command else "")
+    todo = StyledText(f"{word('next', language)}{colon(language)}", "cyan")
     if answer.next.command:
         todo.append(clean_line(answer.next.command), "bold")
         # Text to copy gets its own line if both don't fit on one.
         before, after = ("（", "）") if language == "zh" else ("   (", ")")
-        both = Styled.assemble(todo, before, what, after)
-        if not page.is_terminal or cells(both.plain) <= page.width:
+        both = StyledText.assemble(todo, before, what, after)
+        if not page.is_terminal or column_width(both.plain) <= page.width:
             page.line(both, wrap=False)
         else:
             page.line(todo, wrap=False)
             page.line(
-                Styled.assemble(before.strip(), what, after), indent=cells(f"{word('next', language)}{colon(language)}")
+                StyledText.assemble(before.strip(), what, after),
+                indent=column_width(f"{word('next', language)}{colon(language)}"),
             )
     else:
         page.line(todo.append(what), wrap=page.is_terminal)
     page.line()
     labels = [_to_line(figure.name, language) for figure in answer.figures]
-    column = max(map(cells, labels), default=0) + _COLUMN_GAP
+    column = max(map(column_width, labels), default=0) + _COLUMN_GAP
     for label, figure in zip(labels, answer.figures, strict=True):
-        value = Styled(_to_line(figure.value, language))
-        page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
-    for said in (counted(report, language), report_summary(report, language)):
+        value = StyledText(_to_line(figure.value, language))
+        page.labelled(StyledText.assemble((label, "dim"), " " * (column - column_width(label))), column, value)
+    for said in (finding_counts_text(report, language), report_summary(report, language)):
         if said:
-            page.line(Styled(said))
+            page.line(StyledText(said))
     for note in grouped_notes(answer.shown):
-        page.line(Styled(_clean_text(note, language)))
+        page.line(StyledText(_clean_text(note, language)))
 
 
 def _to_line(text: Text, language: str) -> str:
     return clean_line(text.in_language(language))
 
 
-def _banner(report: Report, answer: Headline, language: str) -> Styled:
+def _banner(report: Report, answer: Headline, language: str) -> StyledText:
     style = "bold red" if report.regressed else _VERDICT_STYLE[report.verdict]
-    banner = Styled.assemble((f" {badge(report, language)} ", f"{style} reverse"))
+    banner = StyledText.assemble((f" {badge(report, language)} ", f"{style} reverse"))
     if answer.scope is not None:
         scope = _to_line(answer.scope, language)
         banner.append(f"（{scope}）" if language == "zh" else f"({scope}) ")
@@ -141,7 +142,7 @@ def _banner(report: Report, answer: Headline, language: str) -> Styled:
 def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: bool) -> None:
     """Print a finding; without ``with_advice``, omit the cures and sources already printed for the same hazard."""
     style = _LEVEL_STYLE[finding.level]
-    head = Styled.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
+    head = StyledText.assemble((f"{word(finding.level.value, language)}[{clean_line(finding.hazard)}]", style))
     page.line(head.append(f"{colon(language)}{clean_line(finding.title.in_language(language))}", "bold"))
     gutter = max((len(str(span.line)) for span in finding.spans), default=1) + 1
     for number, span in enumerate(finding.spans):
@@ -153,14 +154,14 @@ def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: 
         facts.append(f"{word('module', language)} {clean_line(finding.module)}")
     if finding.parameter:
         facts.append(f"{word('parameter', language)} {clean_line(finding.parameter)}")
-    page.line(Styled.assemble((f"{' ' * gutter}= ", "blue"), ("，" if language == "zh" else ", ").join(facts)))
+    page.line(StyledText.assemble((f"{' ' * gutter}= ", "blue"), ("，" if language == "zh" else ", ").join(facts)))
     labelled = [(_styled_label("cause", "bold", language), finding.cause)]
     if with_advice:
         labelled += [(_styled_label("help", "bold cyan", language), step) for step in finding.cure]
         labelled += [(_styled_label("confirm", "bold", language), text) for text in finding.remaining_confirmations]
-    column = max(cells(label.plain) for label, _ in labelled)
+    column = max(column_width(label.plain) for label, _ in labelled)
     for label, text in labelled:
-        page.labelled(label, column, Styled(_clean_text(text, language)))
+        page.labelled(label, column, StyledText(_clean_text(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
     if finding.sources and with_advice:
@@ -169,62 +170,62 @@ def _print_finding(finding: Finding, page: Page, language: str, *, with_advice: 
         if more:
             rest = _MORE_SOURCES.format(count=more, hazard=clean_line(finding.hazard))
             line += rest.in_language(language)
-        page.line(Styled(line, "dim"), wrap=False)
+        page.line(StyledText(line, "dim"), wrap=False)
 
 
 def _print_other_places(finding_group: FindingGroup, page: Page, language: str) -> None:
     if finding_group.others:
-        page.line(Styled(f"{finding_group.heading(language)}{colon(language).rstrip()}", "bold"))
+        page.line(StyledText(f"{finding_group.heading(language)}{colon(language).rstrip()}", "bold"))
     for place in finding_group.places(language):
-        page.line(Styled(clean_line(place), "dim"), wrap=False, indent=4)
+        page.line(StyledText(clean_line(place), "dim"), wrap=False, indent=4)
 
 
 def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     certainty = word(finding.certainty.value, language)
     place = f" ({clean_line(finding.spans[0].path)}:{finding.spans[0].line})" if finding.spans else ""
-    head = Styled.assemble((clean_line(finding.hazard), _LEVEL_STYLE[finding.level]), f" ({certainty})")
+    head = StyledText.assemble((clean_line(finding.hazard), _LEVEL_STYLE[finding.level]), f" ({certainty})")
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
     for confirm in finding.remaining_confirmations[:1]:
         said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
-        page.line(Styled(said, "dim"), indent=4)
+        page.line(StyledText(said, "dim"), indent=4)
 
 
 def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str) -> None:
     page.line()
-    page.line(Styled(f"{word('similar', language)}{colon(language).rstrip()}", "bold"))
+    page.line(StyledText(f"{word('similar', language)}{colon(language).rstrip()}", "bold"))
     for thread in threads:
-        page.line(Styled(clean_line(thread.address)), wrap=False, indent=2)
-        for said, style in ((title_of(thread), ""), (resolution_text(thread, language), "dim")):
+        page.line(StyledText(clean_line(thread.address)), wrap=False, indent=2)
+        for said, style in ((clean_title(thread), ""), (resolution_text(thread, language), "dim")):
             if said:
-                page.line(Styled(said, style), indent=4)
+                page.line(StyledText(said, style), indent=4)
 
 
-def _styled_label(name: str, style: str, language: str) -> Styled:
-    return Styled(f"{word(name, language)}{colon(language)}", style)
+def _styled_label(name: str, style: str, language: str) -> StyledText:
+    return StyledText(f"{word(name, language)}{colon(language)}", style)
 
 
 def _print_fix(fix: Fix, page: Page, language: str) -> None:
     how = word(fix.applicability.value, language)
     how = f"（{how}）{colon(language)}" if language == "zh" else f" ({how}){colon(language)}"
-    page.line(Styled.assemble((word("fix", language), "bold green"), how, _clean_text(fix.title, language)))
+    page.line(StyledText.assemble((word("fix", language), "bold green"), how, _clean_text(fix.title, language)))
     _print_diff(clean(fix.diff), page)
     if command := how_to_apply(fix):
-        page.line(Styled(f"    {word('apply', language)}{colon(language)}{command}", "cyan"), wrap=False)
+        page.line(StyledText(f"    {word('apply', language)}{colon(language)}{command}", "cyan"), wrap=False)
 
 
 def _print_diff(diff: str, page: Page) -> None:
     for line in diff.splitlines():
         colour = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
-        page.line(Styled(f"    {line}", colour), wrap=False)
+        page.line(StyledText(f"    {line}", colour), wrap=False)
 
 
 def _print_sections(sections: Iterable[Section], page: Page) -> None:
     for section in sections:
         page.line()
-        page.line(Styled(section.title, "bold"))
+        page.line(StyledText(section.title, "bold"))
         for sentence in section.said:
-            page.line(Styled(sentence), indent=2)
+            page.line(StyledText(sentence), indent=2)
         _print_diff(section.diff, page)
 
 
@@ -233,10 +234,10 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
         page.line()
         page.rule(word("covered", language))
         for text in report.covered:
-            page.line(Styled(_clean_text(text, language)))
+            page.line(StyledText(_clean_text(text, language)))
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
         for skipped in grouped_skipped(report):
             what = (_clean_text(skipped.what, language), "bold")
-            page.line(Styled.assemble(what, colon(language), _clean_text(skipped.why, language)))
+            page.line(StyledText.assemble(what, colon(language), _clean_text(skipped.why, language)))

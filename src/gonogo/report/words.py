@@ -23,7 +23,7 @@ def how_to_apply(fix: Fix) -> str | None:
     return "gonogo check --fix" if fix.applicability is Applicability.SAFE else "gonogo check --fix --unsafe-fixes"
 
 
-def counted(report: Report, language: str) -> str:
+def finding_counts_text(report: Report, language: str) -> str:
     """How many findings the report has, such as ``1 error, 2 warnings``; empty if it has none."""
     counts = []
     for level in Level:
@@ -46,7 +46,7 @@ def size_or_unknown(count: int | None, language: str) -> str:
 _MAX_LOCATIONS = 3
 
 
-def said_of(clue: Clue, language: str) -> str:
+def clue_line(clue: Clue, language: str) -> str:
     """A clue as one line: ``rank 0 is in … (run.log:3)``."""
     places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_LOCATIONS]
     sentence = clue.text.in_language(language)

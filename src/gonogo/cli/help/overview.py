@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.finding import Text, translated
-from gonogo.report.page import Page, Styled, cells
+from gonogo.report.page import Page, StyledText, column_width
 
 
 class CommandSummary(msgspec.Struct, frozen=True):
@@ -44,33 +44,33 @@ _HELP_HINT = translated(
 _INDENT = 2
 
 
-def wanted(words: Sequence[str]) -> bool:
+def asks_for_overview(words: Sequence[str]) -> bool:
     """Whether the arguments ask for the overview: none at all, or only for help."""
     return all(word in ("-h", "--help", "help") for word in words)
 
 
 def print_overview(page: Page, language: str) -> None:
     """Print what to do first, then each group of commands, with a sentence and an example for each command."""
-    page.line(Styled(_INTRODUCTION.in_language(language)))
+    page.line(StyledText(_INTRODUCTION.in_language(language)))
     page.line()
-    page.line(Styled(_START_HERE.in_language(language), "bold"))
+    page.line(StyledText(_START_HERE.in_language(language), "bold"))
     for says, typed in _FIRST_STEPS:
-        page.line(Styled(says.in_language(language)), indent=_INDENT)
-        page.line(Styled(typed, "cyan"), indent=2 * _INDENT, wrap=False)
-    column = max(map(cells, names())) + 2 * _INDENT
+        page.line(StyledText(says.in_language(language)), indent=_INDENT)
+        page.line(StyledText(typed, "cyan"), indent=2 * _INDENT, wrap=False)
+    column = max(map(column_width, command_names())) + 2 * _INDENT
     for group in COMMAND_GROUPS:
         page.line()
-        page.line(Styled(group.title.in_language(language), "bold"))
+        page.line(StyledText(group.title.in_language(language), "bold"))
         for command in group.commands:
-            label = Styled.assemble(" " * _INDENT, (command.name, "bold"))
-            label.append(" " * (column - cells(label.plain)))
-            page.labelled(label, column, Styled(command.says.in_language(language)))
-            page.line(Styled(command.example, "cyan"), indent=column, wrap=False)
+            label = StyledText.assemble(" " * _INDENT, (command.name, "bold"))
+            label.append(" " * (column - column_width(label.plain)))
+            page.labelled(label, column, StyledText(command.says.in_language(language)))
+            page.line(StyledText(command.example, "cyan"), indent=column, wrap=False)
     page.line()
-    page.line(Styled(_HELP_HINT.in_language(language), "dim"))
+    page.line(StyledText(_HELP_HINT.in_language(language), "dim"))
 
 
-def names() -> Iterator[str]:
+def command_names() -> Iterator[str]:
     """The names of all commands, in the order of the overview."""
     for group in COMMAND_GROUPS:
         for command in group.commands:

@@ -16,7 +16,7 @@ from pygls.lsp.server import LanguageServer
 from gonogo._version import __version__
 from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
-from gonogo.cli.explain import find_hazard, page_of
+from gonogo.cli.explain import find_hazard, hazard_markdown
 from gonogo.cli.lsp.config_at import completions_at, cursor_at, is_deepspeed, key_documentation, word_at
 from gonogo.cli.lsp.diagnostics import PlacedFinding, position_at, to_code_action, to_diagnostic
 from gonogo.evidence.config.deepspeed_keys import sampled_releases
@@ -58,7 +58,7 @@ class Server(LanguageServer):
             os.chdir(self.root)
         self._worker.submit(all_hazards)
 
-    def changed(self, uri: str) -> None:
+    def document_changed(self, uri: str) -> None:
         """Handle an opened, changed or saved document: its folder is checked after a pause."""
         path = uris.to_fs_path(uri)
         if not path:
@@ -68,7 +68,7 @@ class Server(LanguageServer):
         EDITOR_BUFFERS[whole] = self.workspace.get_text_document(uri).source.encode("utf-8", "surrogatepass")
         self._schedule_check(whole)
 
-    def closed(self, uri: str) -> None:
+    def document_closed(self, uri: str) -> None:
         """Handle a closed document: the file on disk is used again."""
         whole = str(resolve_path(uris.to_fs_path(uri) or ""))
         self._open.pop(whole, None)
@@ -84,11 +84,13 @@ class Server(LanguageServer):
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(_DEBOUNCE_SECONDS)
             self._waiting = None  # a check that has started is not cancelled
-            found = await asyncio.get_running_loop().run_in_executor(self._worker, self._found, self._beside(path))
+            found = await asyncio.get_running_loop().run_in_executor(
+                self._worker, self._check_files, self._files_checked_together(path)
+            )
             for one in {*found, *self.shown}:
                 self._publish_diagnostics(one, found.get(one, []))
 
-    def _beside(self, path: str) -> list[str]:
+    def _files_checked_together(self, path: str) -> list[str]:
         """The files to check together with a file."""
         if kind_of(Path(path)) is None:
             return []
@@ -103,7 +105,7 @@ class Server(LanguageServer):
     def _open_checkable_files(self) -> list[str]:
         return [one for one in self._open if kind_of(Path(one)) is not None and os.path.isfile(one)]
 
-    def _found(self, paths: list[str]) -> dict[str, list[PlacedFinding]]:
+    def _check_files(self, paths: list[str]) -> dict[str, list[PlacedFinding]]:
         """The findings in the files, by path. Runs in a worker thread."""
         if not paths:
             return {}
@@ -132,7 +134,7 @@ class Server(LanguageServer):
         diagnostics = [to_diagnostic(one, document, self.language) for one in placed_findings]
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
 
-    def at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
+    def findings_at(self, uri: str, place: lsp.Range) -> list[PlacedFinding]:
         """The findings that overlap a range of a document."""
         document = self.workspace.get_text_document(uri)
         shown = self.shown.get(str(resolve_path(uris.to_fs_path(uri) or "")), [])
@@ -150,19 +152,19 @@ def make_server(language: str | None) -> Server:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def did_open(params: lsp.DidOpenTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
     def did_change(params: lsp.DidChangeTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: lsp.DidSaveTextDocumentParams) -> None:
-        server.changed(params.text_document.uri)
+        server.document_changed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     def did_close(params: lsp.DidCloseTextDocumentParams) -> None:
-        server.closed(params.text_document.uri)
+        server.document_closed(params.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     def hover(params: lsp.HoverParams) -> lsp.Hover | None:
@@ -175,8 +177,8 @@ def make_server(language: str | None) -> Server:
             if cursor is not None and cursor.quoted:
                 path = (*cursor.path, word_at(text, cursor)) if cursor.is_key else cursor.path
                 parts.append(key_documentation(path, server.release, server.language))
-        names = dict.fromkeys(one.finding.hazard for one in server.at(uri, place))
-        parts += [page_of(find_hazard(name), server.language) for name in names]
+        names = dict.fromkeys(one.finding.hazard for one in server.findings_at(uri, place))
+        parts += [hazard_markdown(find_hazard(name), server.language) for name in names]
         said = "\n\n---\n\n".join(part for part in parts if part)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said)) if said else None
 
@@ -212,7 +214,7 @@ def make_server(language: str | None) -> Server:
     )
     def code_action(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         actions = []
-        for shown in server.at(params.text_document.uri, params.range):
+        for shown in server.findings_at(params.text_document.uri, params.range):
             for fix in shown.finding.fixes:
                 action = to_code_action(shown, fix, server.workspace, server.language)
                 if action is not None:

@@ -19,7 +19,7 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import Field
 
 from gonogo._version import __version__
-from gonogo.cli.command_words import words_of
+from gonogo.cli.command_words import split_command
 from gonogo.cli.mcp.short_answer import MAX_TOKENS, as_json, short_report
 from gonogo.cli.schemas.report import report_schema
 from gonogo.cli.serving.folders import Folders, RequestRefused
@@ -95,7 +95,7 @@ def make_server(folders: Folders, *, runs: bool) -> tuple[MCPServer[Any], Jobs]:
     def result(job: str) -> str:
         """All that a job has answered, as JSON."""
         try:
-            return jobs.known(job).result
+            return jobs.find(job).result
         except RequestRefused as error:
             raise ResourceNotFoundError(str(error)) from None
 
@@ -296,8 +296,8 @@ class _Tools:
         given |= {"completion-len": completion_len, "generations": generations, "engine": engine}
         words += [f"--{option}={value}" for option, value in given.items() if value is not None]
         for option, name in (("teacher", teacher), ("reward-model", reward_model)):
-            words += [f"--{option}={self._model(name, where)}"] if name else []
-        words += [self._model(model, where)] if model else []
+            words += [f"--{option}={self._model_argument(name, where)}"] if name else []
+        words += [self._model_argument(model, where)] if model else []
         return await self._run(ctx, "plan", where, language, words, command, wait)
 
     async def compare(
@@ -312,7 +312,7 @@ class _Tools:
         """Judge two rehearsals: SAME, BETTER or REGRESSED, and what changed."""
         where = self.folders.folder(folder)
         with tempfile.TemporaryDirectory() as scratch:
-            sides = [self._rehearsal(one, where, Path(scratch)) for one in (before, after)]
+            sides = [self._report_argument(one, where, Path(scratch)) for one in (before, after)]
             words = [f"--peak-growth={peak_growth}", *sides]
             job = self._start_job("compare", where, language, words, also_below=[Path(scratch)])
             return await self._finish(ctx, job, _MAX_WAIT_SECONDS)
@@ -346,13 +346,13 @@ class _Tools:
         cancel: bool = False,
     ) -> CallToolResult:
         """The answer of a command that was still running, or more of one; or cancel it."""
-        known = self.jobs.known(job)
+        known = self.jobs.find(job)
         if cancel:
             await known.end()
         return await self._wait_for_report(ctx, known, wait, detail=detail)
 
-    def _rehearsal(self, name: str, folder: Path, scratch: Path) -> str:
-        """A report as an argument: of a job of this server, else a file below the roots."""
+    def _report_argument(self, name: str, folder: Path, scratch: Path) -> str:
+        """The report to compare with: of a finished job of this server, or a file in an allowed folder."""
         job = next((one for one in self.jobs.all() if one.id == name), None)
         if job is None:
             return self.folders.word(name, folder)
@@ -362,7 +362,7 @@ class _Tools:
         path.write_text(job.result, encoding="utf-8")
         return str(path)
 
-    def _model(self, name: str, folder: Path) -> str:
+    def _model_argument(self, name: str, folder: Path) -> str:
         """A hub name as it is, or otherwise a path in an allowed folder."""
         is_hub_name = re.fullmatch(r"[\w][\w.-]*/[\w][\w.-]*", name) and not (folder / name).exists()
         return name if is_hub_name else self.folders.word(name, folder)
@@ -387,7 +387,7 @@ class _Tools:
         *,
         detail: bool = False,
     ) -> CallToolResult:
-        typed = words_of(command)
+        typed = split_command(command)
         if typed[:2] == ["bash", "-c"]:
             self.folders.command(_plain_shell_words(typed[2]), folder)
         launched = ["--", *self.folders.command(typed, folder)] if typed else []
@@ -426,9 +426,9 @@ class _Tools:
                 break
         answer: dict[str, Any] = {"job": job.id, "tool": job.tool, "seconds": round(job.seconds, 2)}
         if job.status is None:
-            return _as_result({"state": "running", "doing": job.doing, **answer})
+            return _to_tool_result({"state": "running", "doing": job.doing, **answer})
         if job.cancelled:
-            return _as_result({"state": "cancelled", **answer})
+            return _to_tool_result({"state": "cancelled", **answer})
         if job.status not in (0, 1, 3):
             why = job.complaint or f"gonogo {job.tool} ended with status {job.status}"
             raise RequestRefused(Text(why, why))
@@ -439,14 +439,14 @@ class _Tools:
         if not detail:
             beside = count_tokens(as_json(answer)) + _WHOLE_TOKENS
             report = short_report(whole, self.languages.get(job.id, "en"), MAX_TOKENS - beside)
-            return _as_result({**answer, "report": report, "whole": f"gonogo://results/{job.id}"})
-        report, is_cut = cut(whole, max(LIMIT - len(pack), _MIN_REPORT_CHARACTERS) if pack else LIMIT)
+            return _to_tool_result({**answer, "report": report, "whole": f"gonogo://results/{job.id}"})
+        report, is_cut = truncate_to_limit(whole, max(LIMIT - len(pack), _MIN_REPORT_CHARACTERS) if pack else LIMIT)
         answer |= {"pack": pack} if pack else {}
-        return _as_result({**answer, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"})
+        return _to_tool_result({**answer, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"})
 
 
-def _as_result(answer: dict[str, Any]) -> CallToolResult:
-    """The same twice, as the protocol has it: clients give one of them to the model."""
+def _to_tool_result(answer: dict[str, Any]) -> CallToolResult:
+    """The tool result, as text and as structured content: clients pass one of the two to the model."""
     return CallToolResult(content=[TextContent(type="text", text=as_json(answer))], structured_content=answer)
 
 
@@ -468,7 +468,7 @@ def _require_command(command: str | Sequence[str]) -> str | Sequence[str]:
     return command
 
 
-def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool]:
+def truncate_to_limit(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool]:
     """The object shortened to at most ``limit`` characters of JSON, and whether anything was removed."""
     if _json_length(value) <= limit:
         return value, False

@@ -25,7 +25,7 @@ _Json = dict[str, Any]
 def short_report(report: _Json, language: str = "en", tokens: int = MAX_TOKENS) -> _Json:
     """The report of a command in at most so many tokens of JSON."""
     said = _in_language(report, language)
-    whole = {name: value for name, value in _parts(said) if value not in (None, "", [], {})}
+    whole = {name: value for name, value in _parts_by_importance(said) if value not in (None, "", [], {})}
     for entries, characters in _TRUNCATION_LIMITS:
         found: _Json = _truncate_json(whole, entries, characters)
         if count_tokens(as_json(found)) <= tokens:
@@ -41,7 +41,7 @@ def as_json(value: Any) -> str:
 
 
 def _in_language(value: Any, language: str) -> Any:
-    """The same with sentences that exist in both languages in one."""
+    """The value, with only one language of each sentence that exists in both."""
     if isinstance(value, list):
         return [_in_language(one, language) for one in value]
     if not isinstance(value, dict):
@@ -65,8 +65,8 @@ def _truncate_json(value: Any, entries: int, characters: int) -> Any:
     return value
 
 
-def _parts(report: _Json) -> Iterator[tuple[str, Any]]:
-    """What is answered of a report, the most important first."""
+def _parts_by_importance(report: _Json) -> Iterator[tuple[str, Any]]:
+    """The parts of a report that the short answer has, most important first."""
     answer = report.get("answer") or {}
     for name in ("says", "reason", "next", "next_does"):
         yield name, answer.get(name)

@@ -86,7 +86,7 @@ class Job:
         if self._ended is not None:
             return True
         status = self._process.poll()
-        self._take_in(last=status is not None)
+        self._read_stderr_lines(last=status is not None)
         if status is None:
             return False
         self.status, self._ended = status, time.monotonic()
@@ -98,7 +98,7 @@ class Job:
         self._errors.close()
         return True
 
-    def _take_in(self, *, last: bool) -> None:
+    def _read_stderr_lines(self, *, last: bool) -> None:
         """Read new lines of stderr; an incomplete last line is kept until it is complete."""
         while part := os.pread(self._errors.fileno(), 1 << 16, self._read):  # leaves the child's file offset alone
             self._read += len(part)
@@ -174,7 +174,7 @@ class Jobs:
             del self._jobs[old.id]
         return job
 
-    def known(self, name: str) -> Job:
+    def find(self, name: str) -> Job:
         """The job with that id. Raises RequestRefused if there is none."""
         job = self._jobs.get(name)
         if job is None:

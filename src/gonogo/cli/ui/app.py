@@ -34,7 +34,7 @@ from gonogo.report import render
 from gonogo.report.answer.headline import badge
 from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.trials.what_if.setting_changes import as_text
+from gonogo.trials.what_if.setting_changes import format_settings
 
 _STATIC_FOLDER = Path(__file__).parent / "static"
 _MEDIA_TYPES = {"ui.css": "text/css", "ui.js": "text/javascript"}
@@ -165,7 +165,7 @@ class _UiHandlers:
         old, new = sorted(sides, key=lambda made: made.begun)
         made, page = await anyio.to_thread.run_sync(self._compare_stored, old, new, asked.language)
         self.comparisons[made.id] = page
-        self.kept.keep(made, page)
+        self.kept.store_report(made, page)
         return _json_response(_stored_to_json(made))
 
     def _compare_stored(self, old: StoredReport, new: StoredReport, language: str) -> tuple[StoredReport, str]:
@@ -187,7 +187,7 @@ class _UiHandlers:
 
     async def job(self, request: Request) -> Response:
         """A job's state, as soon as it has ended or has news: another ``doing``, or states not yet ``seen``."""
-        job = self.jobs.known(request.path_params["job"])
+        job = self.jobs.find(request.path_params["job"])
         known = request.query_params.get("doing")
         seen = request.query_params.get("seen", "0")
         shown = min(int(seen), len(job.states)) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else 0
@@ -198,7 +198,7 @@ class _UiHandlers:
         return _json_response({**self._job_to_json(job), "states": job.states[shown:], "seen": len(job.states)})
 
     async def cancel(self, request: Request) -> Response:
-        job = self.jobs.known(request.path_params["job"])
+        job = self.jobs.find(request.path_params["job"])
         await job.end()
         return _json_response(self._job_to_json(job))
 
@@ -239,7 +239,7 @@ class _UiHandlers:
         if job.poll() and job.id not in self.settled:
             self.settled.add(job.id)
             if not job.cancelled and has_report(job.status):
-                self.kept.keep(self._to_stored_report(job), job.result)
+                self.kept.store_report(self._to_stored_report(job), job.result)
 
 
 def _stored_to_json(made: StoredReport) -> dict[str, Any]:
@@ -258,8 +258,8 @@ def _job_title(request: UiRequest) -> str:
     if request.tool == "plan" and request.model:
         return request.model
     if request.tool == "rehearse" and (request.settings or request.also):
-        others = [f"--set {as_text(request.settings)}"] if request.settings else []
-        return f"{request.command} ({' '.join([*others, *(f'--also {as_text(one)}' for one in request.also)])})"
+        others = [f"--set {format_settings(request.settings)}"] if request.settings else []
+        return f"{request.command} ({' '.join([*others, *(f'--also {format_settings(one)}' for one in request.also)])})"
     return request.records if request.tool == "report" else request.command
 
 

@@ -12,7 +12,7 @@ import msgspec
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.what_if.setting_changes import as_text, read_settings
+from gonogo.trials.what_if.setting_changes import format_settings, read_settings
 
 MAX_BYTES = 64 << 20
 """Maximum size of a request in bytes; a pasted log may be long."""
@@ -106,7 +106,7 @@ def _other_settings(request: UiRequest) -> list[str]:
     for option, settings in (("--set", request.settings), *(("--also", one) for one in request.also)):
         if settings:
             try:
-                words.append(f"{option}={as_text(read_settings([as_text(settings)], option))}")
+                words.append(f"{option}={format_settings(read_settings([format_settings(settings)], option))}")
             except UserError as error:
                 raise RequestRefused(error.text) from None
     return words
@@ -115,16 +115,16 @@ def _other_settings(request: UiRequest) -> list[str]:
 def _plan_arguments(request: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     words = [*_machine_options(request), *_option_words(seq_len=request.seq_len, tune=request.tune, task=request.task)]
     if request.teacher:
-        words.append(f"--teacher={_model(request.teacher, folders, folder)}")
+        words.append(f"--teacher={_model_argument(request.teacher, folders, folder)}")
     if request.model:
-        words.append(_model(request.model, folders, folder))
+        words.append(_model_argument(request.model, folders, folder))
         command.clear()  # if both are given, the model takes precedence
     elif not command:
         raise RequestRefused(translated("plan needs a model, or a command that trains one"))
     return words
 
 
-def _model(name: str, folders: Folders, folder: Path) -> str:
+def _model_argument(name: str, folders: Folders, folder: Path) -> str:
     """A hub name as it is, or otherwise a path in an allowed folder."""
     is_name = _HUB_NAME_PATTERN.fullmatch(name) and not (folder / name).exists()
     return name if is_name else folders.word(name, folder)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.prepare.user_cache import Store
+from gonogo.prepare.user_cache import CacheFolder
 
 _MAX_REPORTS = 50
 _VERDICTS = {0: "GO", 1: "NO-GO", 3: "CANNOT-TELL"}
@@ -30,7 +30,7 @@ class StoredReport(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """As the report says it."""
+        """The report's own verdict."""
         return self.said or _VERDICTS.get(self.status, "")
 
 
@@ -43,7 +43,7 @@ class ReportStore:
     """The stored reports of one folder, the newest first; the cache evicts old ones."""
 
     def __init__(self, root: Path) -> None:
-        self._store = Store("ui")
+        self._store = CacheFolder("ui")
         self._of = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def all(self) -> list[StoredReport]:
@@ -61,7 +61,7 @@ class ReportStore:
         data = self._store.read(f"{self._of}-page-{name}")
         return None if data is None else data.decode("utf-8", "replace")
 
-    def keep(self, stored_report: StoredReport, page: str) -> None:
+    def store_report(self, stored_report: StoredReport, page: str) -> None:
         """Store a report if possible; failure is ignored, since the report is also in memory."""
         with contextlib.suppress(OSError):
             self._store.write(f"{self._of}-page-{stored_report.id}", page.encode("utf-8", "replace"))

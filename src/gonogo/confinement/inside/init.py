@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import NoReturn, TypedDict
 
-    class Spec(TypedDict):
+    class InitMessage(TypedDict):
         """The message that gonogo sends: see ``World._init_message``."""
 
         means: str
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     """Set up the world, then serve it."""
     control = _socket.socket(fileno=int(arguments[0]))
     listener = _socket.socket(fileno=int(arguments[1]))
-    spec: Spec = marshal.loads(control.recv(_MAX_MESSAGE_BYTES))
+    spec: InitMessage = marshal.loads(control.recv(_MAX_MESSAGE_BYTES))
     os.umask(0o022)
     notes: list[str] = []
     ends_at_once = False
@@ -81,9 +81,9 @@ def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "No
     os._exit(1)
 
 
-def _enter_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
+def _enter_namespaces(spec: "InitMessage", notes: list[str], control: _socket.socket) -> None:
     """Become process 1 of new namespaces of every kind; the original process only waits for it."""
-    own = network.addresses()
+    own = network.machine_addresses()
     if spec["in_user_namespace"]:  # an existing user namespace, in which this process has all capabilities
         kernel.call("unshare", _NAMESPACE_FLAGS & ~kernel.CLONE_NEWUSER)
     else:
@@ -99,13 +99,13 @@ def _enter_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -
     files.build_tree()
     files.mount_system_folders()
     for path in (*spec["hidden"], spec["private"]):
-        files.blank(path)
+        files.hide(path)
     for path in spec["shared"]:
-        files.show(path)
+        files.bind_folder(path)
     for path in spec["readable"]:
-        files.show(path, is_read_only=True)
-    files.enter()
-    network.bring_up(own)
+        files.bind_folder(path, is_read_only=True)
+    files.pivot_root()
+    network.bring_up_interfaces(own)
 
 
 def _unshare() -> None:
@@ -153,7 +153,7 @@ def _write_text(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def _prepare_without_namespaces(spec: "Spec") -> bool:
+def _prepare_without_namespaces(spec: "InitMessage") -> bool:
     """Prepare a world without namespaces, as the subreaper of all processes that are started here.
 
     Returns whether a signal to all processes (pid -1) reaches those of the world only.
@@ -191,16 +191,18 @@ def _prepare_without_namespaces(spec: "Spec") -> bool:
     return False
 
 
-def _confine_by_landlock(spec: "Spec") -> None:
+def _confine_by_landlock(spec: "InitMessage") -> None:
     landlock.restrict(spec["shared"], spec["readable"], [*spec["hidden"], spec["private"]])
     kernel.drop_capabilities()
-    seccomp.refuse(namespaces=False, landlock=landlock.version())
+    seccomp.deny_escapes(namespaces=False, landlock=landlock.abi_version())
 
 
 class WorldServer:
     """Starts programs for relays, forwards signals, and kills everything when gonogo closes ``control``."""
 
-    def __init__(self, spec: "Spec", control: _socket.socket, listener: _socket.socket, ends_at_once: bool) -> None:
+    def __init__(
+        self, spec: "InitMessage", control: _socket.socket, listener: _socket.socket, ends_at_once: bool
+    ) -> None:
         self._spec = spec
         self._control = control
         self._listener = listener
@@ -303,16 +305,16 @@ class WorldServer:
             ours, theirs = _socket_pair()
         process = os.fork()
         if not process:
-            self._become(words, environment, cwd, listen.decode(), descriptors, theirs)
+            self._exec_program(words, environment, cwd, listen.decode(), descriptors, theirs)
         for one in received:
             os.close(one)
         if ours is not None and theirs is not None:
             theirs.close()
-            self._hand_over(ours, listen)
+            self._send_listener(ours, listen)
         self._asking[channel.fileno()] = (channel, process)
         return channel.fileno()
 
-    def _hand_over(self, own_socket: _socket.socket, listen: bytes) -> None:
+    def _send_listener(self, own_socket: _socket.socket, listen: bytes) -> None:
         """Send gonogo the descriptor for tracing the new process's system calls, if the kernel supports it."""
         try:
             message, ancillary, _, _ = own_socket.recvmsg(1, _socket.CMSG_SPACE(4))
@@ -362,7 +364,7 @@ class WorldServer:
                     yield descriptor
                     channel.close()
 
-    def _become(
+    def _exec_program(
         self,
         words: list[bytes],
         environment: list[bytes],
@@ -373,13 +375,13 @@ class WorldServer:
     ) -> "NoReturn":
         """In the new process: drop rights and execute the program."""
         try:
-            self._prepare(cwd, listen, descriptors, init_socket)
+            self._prepare_process(cwd, listen, descriptors, init_socket)
             _execvpe(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
         os._exit(126)
 
-    def _prepare(
+    def _prepare_process(
         self, cwd: bytes, listen: str, descriptors: list[tuple[int, int]], init_socket: _socket.socket | None
     ) -> None:
         """Set up the session, signals, descriptors, limits, working directory and confinement of the program."""
@@ -418,7 +420,7 @@ class WorldServer:
     def _confine(self) -> None:
         if self._spaces:
             kernel.drop_capabilities()
-            seccomp.refuse(namespaces=True)
+            seccomp.deny_escapes(namespaces=True)
         elif self._spec["means"] == "landlock":
             _confine_by_landlock(self._spec)
 
@@ -488,7 +490,7 @@ def _start_listener() -> None:
     (end,) = _INIT_CHANNEL
     channel = _socket.socket(fileno=end)
     try:
-        traced = seccomp.listen(calls.COMMANDS)
+        traced = seccomp.trace_calls(calls.COMMANDS)
     except OSError as error:
         channel.send(str(error).encode()[:100] or b"?")
         channel.close()
@@ -514,7 +516,7 @@ def _execvpe(words: list[bytes], environment: dict[bytes, bytes]) -> "NoReturn":
     os._exit(127 if why == errno.ENOENT else 126)
 
 
-def _parents() -> dict[int, int]:
+def _parents_by_pid() -> dict[int, int]:
     """The parent of each visible process."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
@@ -534,7 +536,7 @@ def _parent_pid(process: "int | str") -> int:
 
 def _descendant_pids() -> set[int]:
     children: dict[int, list[int]] = {}
-    for process, parent in _parents().items():
+    for process, parent in _parents_by_pid().items():
         children.setdefault(parent, []).append(process)
     found: set[int] = set()
     waiting = [os.getpid()]

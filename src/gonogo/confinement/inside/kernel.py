@@ -33,7 +33,7 @@ MACHINES = ("x86_64", "aarch64")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def machine() -> int:
+def syscall_table_index() -> int:
     """Index into the tables of system calls. Raises OSError for a processor or word size without a table."""
     name = os.uname().machine
     if name not in MACHINES or ctypes.sizeof(ctypes.c_void_p) != 8:
@@ -44,7 +44,8 @@ def machine() -> int:
 def call(name: str, *arguments: object) -> int:
     """Make a system call by name. Raises OSError."""
     return _raise_on_error(
-        name, _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][machine()]), *map(_to_c_argument, arguments))
+        name,
+        _libc.syscall(ctypes.c_long(_SYSCALL_NUMBERS[name][syscall_table_index()]), *map(_to_c_argument, arguments)),
     )
 
 
@@ -61,7 +62,7 @@ def mount(source: str | None, target: str, kind: str | None = None, flags: int =
     _raise_on_error(f"mount {kind or 'at'} {target}", result)
 
 
-def bind(source: str, target: str, recursive: bool = False) -> None:
+def bind_mount(source: str, target: str, recursive: bool = False) -> None:
     """Bind-mount ``source`` at ``target``."""
     mount(source, target, None, MS_BIND | (MS_REC if recursive else 0))
 
@@ -71,7 +72,7 @@ def unmount(target: str) -> None:
     _raise_on_error(f"umount {target}", _libc.umount2(os.fsencode(target), MNT_DETACH))
 
 
-def read_only(target: str, recursive: bool = False) -> None:
+def make_read_only(target: str, recursive: bool = False) -> None:
     """Make a mount read-only, keeping its other flags (Linux 5.12)."""
     attributes = (ctypes.c_uint64 * 4)(1, 0, 0, 0)  # struct mount_attr: attr_set = MOUNT_ATTR_RDONLY
     at_fdcwd, at_recursive = -100, 0x8000

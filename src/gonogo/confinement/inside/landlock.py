@@ -22,12 +22,14 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 class _PathBeneath(ctypes.Structure):
+    """C's ``struct landlock_path_beneath_attr``."""
+
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
-def version() -> int:
+def abi_version() -> int:
     """The version of the Landlock ABI; 0 if the kernel has none."""
     try:
         return kernel.call("landlock_create_ruleset", 0, 0, _CREATE_RULESET_VERSION)
@@ -37,7 +39,7 @@ def version() -> int:
 
 def scopes_signals() -> bool:
     """Whether Landlock can restrict signals to the confined processes (Linux 6.12)."""
-    return version() >= 6
+    return abi_version() >= 6
 
 
 def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> None:
@@ -45,7 +47,7 @@ def restrict(writable: list[str], readable: list[str], hidden: list[str]) -> Non
 
     Raises OSError if the kernel can't (Landlock's first version forbids all moves between folders).
     """
-    known = version()
+    known = abi_version()
     if known < 2:
         raise OSError(38, f"Landlock {known or 'is off'}, 2 is needed")
     writing = (

@@ -50,7 +50,7 @@ class FileTree:
         self._empty = layer + "/empty"
         self._hidden = frozenset(hidden_paths)
         self._notes = notes
-        self._to_write = _folders_of_other_owners(own)
+        self._to_write = _foreign_folders(own)
         self._overlays = 0
         self._mounted = _mount_points()
 
@@ -59,12 +59,12 @@ class FileTree:
         for folder in (self._work, self.tree, self.root, self._empty):
             os.makedirs(folder, exist_ok=True)
         self._try_layer()
-        kernel.bind(self.tree, self.root)
-        self._folder("/")
+        kernel.bind_mount(self.tree, self.root)
+        self._mount_folder("/")
         for path, kind in self._mounted.items():
             if path.startswith(_REMOVABLE_MEDIA_PREFIXES) and kind not in _PSEUDO_FILE_SYSTEMS and os.path.isdir(path):
                 os.makedirs(self.tree + path, exist_ok=True)
-                self._laid_over(path)
+                self._mount_overlay(path)
 
     def _try_layer(self) -> None:
         """Raise LayerUnsupported if the layer's file system can't be an overlay's upper directory."""
@@ -75,7 +75,7 @@ class FileTree:
         for name in ("/file", "/folder/file"):
             os.close(os.open(lower + name, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
         try:
-            _overlay(seen, [lower], upper, trial + "/work")
+            _mount_overlayfs(seen, [lower], upper, trial + "/work")
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES, errno.ENODEV):
                 raise OSError(error.errno, f"overlayfs is refused in a user namespace: {error.strerror}") from None
@@ -95,11 +95,11 @@ class FileTree:
                 errno.EOPNOTSUPP, f"no layer can be kept in {self._layer}: what was deleted is still there"
             )
 
-    def _folder(self, path: str) -> None:
+    def _mount_folder(self, path: str) -> None:
         """Mount an overlay over a folder, or rebuild it if something is mounted in it."""
         inside = path.rstrip("/") + "/"
         if not any(point.startswith(inside) for point in self._mounted):
-            self._laid_over(path)
+            self._mount_overlay(path)
             return
         os.makedirs(self.tree + path, exist_ok=True)
         _copy_metadata(path, self.tree + path)
@@ -142,13 +142,14 @@ class FileTree:
                 # An earlier world's tree contains only the empty mount point.
                 self._show_read_only(visible_path if os.path.isdir(visible_path) else source, target)
             else:
-                self._folder(visible_path)
+                self._mount_folder(visible_path)
         elif visible_path in self._hidden:  # a credential must not be copied; it is blanked afterwards
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         elif stat.S_ISREG(state.st_mode):
             _copy_or_bind(source, target, state)
 
-    def _laid_over(self, path: str) -> None:
+    def _mount_overlay(self, path: str) -> None:
+        """Mount an overlay over a folder; where that isn't permitted, show the folder read-only."""
         upper, target = self.tree + path, self.root + path
         begun = os.path.isdir(upper)
         os.makedirs(upper, exist_ok=True)
@@ -158,18 +159,18 @@ class FileTree:
             _copy_metadata(path, upper)
         for folder in self._to_write:
             if folder.startswith(path.rstrip("/") + "/"):
-                self._begin(folder)
+                self._create_upper_folder(folder)
         self._overlays += 1
         work = f"{self._work}/{self._overlays}"
         os.makedirs(work, exist_ok=True)
         try:
-            _overlay(target, [path], upper, work)
+            _mount_overlayfs(target, [path], upper, work)
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EACCES):  # no overlay is permitted at all
                 raise
             self._show_read_only(path, target)
 
-    def _begin(self, path: str) -> None:
+    def _create_upper_folder(self, path: str) -> None:
         """Create a folder in the upper directory, owned by this user.
 
         Before something in a folder changes, overlayfs copies the folder with its owner. That fails for an owner or
@@ -190,10 +191,10 @@ class FileTree:
         """
         try:
             try:
-                _overlay(target, [source, self._empty])
+                _mount_overlayfs(target, [source, self._empty])
             except OSError:
-                kernel.bind(source, target)
-                kernel.read_only(target)
+                kernel.bind_mount(source, target)
+                kernel.make_read_only(target)
             self._notes.append(f"{source} can be read only")
         except OSError as error:
             self._notes.append(f"{source} is left out ({error.strerror})")
@@ -217,8 +218,8 @@ class FileTree:
         os.makedirs(user)
         os.chmod(user, 0o700)
         os.makedirs(root + "/sys", exist_ok=True)
-        kernel.bind("/sys", root + "/sys", recursive=True)
-        kernel.read_only(root + "/sys", recursive=True)
+        kernel.bind_mount("/sys", root + "/sys", recursive=True)
+        kernel.make_read_only(root + "/sys", recursive=True)
         for name in _SYS_HIDDEN:
             if os.path.isdir(f"{root}/sys/{name}"):
                 _mount_file_system(f"{root}/sys/{name}", "tmpfs", "mode=755,size=4k")
@@ -231,20 +232,20 @@ class FileTree:
             if entry.name.isdecimal() or entry.is_symlink():
                 continue
             if entry.name in _PROC_HIDDEN:
-                kernel.bind("/dev/null", entry.path)
+                kernel.bind_mount("/dev/null", entry.path)
             elif entry.is_dir() or entry.stat().st_mode & 0o222:
-                kernel.bind(entry.path, entry.path)
-                kernel.read_only(entry.path)
+                kernel.bind_mount(entry.path, entry.path)
+                kernel.make_read_only(entry.path)
 
-    def show(self, path: str, is_read_only: bool = False) -> None:
+    def bind_folder(self, path: str, is_read_only: bool = False) -> None:
         """Bind-mount one of gonogo's folders, so that writes go to the real one."""
         target = self.root + path
         os.makedirs(target, exist_ok=True)
-        kernel.bind(path, target)
+        kernel.bind_mount(path, target)
         if is_read_only:
-            kernel.read_only(target)
+            kernel.make_read_only(target)
 
-    def blank(self, path: str) -> None:
+    def hide(self, path: str) -> None:
         """Hide a path behind an empty folder or an empty file."""
         target = self.root + path
         if os.path.islink(target) or not os.path.exists(target):
@@ -252,9 +253,9 @@ class FileTree:
         if os.path.isdir(target):
             kernel.mount("tmpfs", target, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=16m")
         else:
-            kernel.bind("/dev/null", target)
+            kernel.bind_mount("/dev/null", target)
 
-    def enter(self) -> None:
+    def pivot_root(self) -> None:
         """Make ``layer/root`` the root; the real one is no longer accessible to this process and its children."""
         os.chdir(self.root)
         kernel.call("pivot_root", b".", b".")
@@ -277,7 +278,7 @@ def _mount_points() -> dict[str, str]:
     return found
 
 
-def _overlay(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
+def _mount_overlayfs(target: str, lower_dirs: "Iterable[str]", upper_dir: str = "", work_dir: str = "") -> None:
     """Mount an overlay. Folders are given as ``/proc/self/fd`` paths, which need no escaping and are short."""
     open_folders: list[int] = []
 
@@ -316,7 +317,7 @@ def _has_attribute(path: str, attribute: str) -> bool:
         return False
 
 
-def _folders_of_other_owners(own: list[str]) -> list[str]:
+def _foreign_folders(own: list[str]) -> list[str]:
     """Folders owned by other users or groups, above ``own`` and below its first one; parents come before children."""
     user, group = os.getuid(), os.getgid()
     if user == 0:  # root's namespace maps all users
@@ -368,7 +369,7 @@ def _copy_or_bind(source: str, target: str, state: os.stat_result) -> None:
         return
     if state.st_size > _MAX_COPIED_BYTES:
         _bind_file(source, target)
-        kernel.read_only(target)
+        kernel.make_read_only(target)
         return
     try:
         with open(source, "rb") as reading, open(target, "wb") as writing:
@@ -381,7 +382,7 @@ def _copy_or_bind(source: str, target: str, state: os.stat_result) -> None:
 
 def _bind_file(source: str, target: str) -> None:
     os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-    kernel.bind(source, target)
+    kernel.bind_mount(source, target)
 
 
 def _mount_file_system(target: str, kind: str, options: str | None) -> None:

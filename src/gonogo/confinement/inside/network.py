@@ -15,11 +15,11 @@ _INTERFACE_KINDS = (b"dummy", b"bridge")
 """A kernel may lack the first. ``hostname -I`` leaves out what is on loopback; a bridge without ports is as idle."""
 
 
-def addresses() -> list[tuple[str, int, bytes]]:
+def machine_addresses() -> list[tuple[str, int, bytes]]:
     """This machine's addresses as (interface, family, address), without loopback."""
     try:
         with _Netlink() as netlink:
-            packets = netlink.ask(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
+            packets = netlink.request(_RTM_GETADDR, _DUMP, struct.pack("=BBBBI", 0, 0, 0, 0, 0))
     except OSError:
         return []
     names: dict[int, str] = {}
@@ -40,7 +40,7 @@ def addresses() -> list[tuple[str, int, bytes]]:
     return found
 
 
-def bring_up(own: list[tuple[str, int, bytes]]) -> None:
+def bring_up_interfaces(own: list[tuple[str, int, bytes]]) -> None:
     """Bring up loopback and the machine's ``own`` addresses, as far as the kernel supports it."""
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
@@ -54,7 +54,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
                 link += _netlink_attribute(3, name.encode() + b"\0")  # IFLA_IFNAME
                 link += _netlink_attribute(18, _netlink_attribute(1, kind))  # IFLA_LINKINFO, IFLA_INFO_KIND
                 try:
-                    netlink.ask(_RTM_NEWLINK, _ACK | _CREATE, link)
+                    netlink.request(_RTM_NEWLINK, _ACK | _CREATE, link)
                     break
                 except OSError:
                     continue  # of no kind: its addresses are added to loopback
@@ -65,7 +65,7 @@ def bring_up(own: list[tuple[str, int, bytes]]) -> None:
                 index = _socket.if_nametoindex("lo")
             body = struct.pack("=BBBBI", family, 8 * len(address), 2, 0, index)  # IFA_F_NODAD
             try:
-                netlink.ask(
+                netlink.request(
                     _RTM_NEWADDR, _ACK | _CREATE, body + _netlink_attribute(2, address) + _netlink_attribute(1, address)
                 )
             except OSError:
@@ -82,7 +82,7 @@ class _Netlink:
     def __exit__(self, *error: object) -> None:
         self._socket.close()
 
-    def ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+    def request(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """Send a request and return the bodies of the kernel's replies. Raises OSError if it refuses."""
         self._socket.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | flags, 1, 0) + body)
         found: list[bytes] = []

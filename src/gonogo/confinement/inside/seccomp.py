@@ -80,11 +80,11 @@ _ALLOWED_FILE_IOCTLS = (
 _OPEN, _OPENAT, _OPENAT2, _CUT_OFF = (2, None), (257, 56), (437, 437), (0x203, 0x200)  # O_TRUNC with O_RDONLY
 
 
-class Program:
+class BpfProgram:
     """A BPF filter under construction, in the order in which the kernel evaluates it."""
 
     def __init__(self, other_architecture: int) -> None:
-        self._index = kernel.machine()
+        self._index = kernel.syscall_table_index()
         self.lines: list[Line] = [
             (_LOAD, 0, 0, 4),
             (_EQUAL, 1, 0, _ARCHITECTURES[self._index]),
@@ -92,8 +92,8 @@ class Program:
         ]
         self.lines += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, _X32_SYSCALL_BIT), (_RETURN, 0, 0, other_architecture)]
 
-    def answer(self, numbers: "SyscallNumbers", answer: int, *tests: "Test") -> None:
-        """Return ``answer`` for a system call if all tests hold."""
+    def add_rule(self, numbers: "SyscallNumbers", answer: int, *tests: "Test") -> None:
+        """Return ``add_rule`` for a system call if all tests hold."""
         number = numbers[self._index]
         if number is None:
             return
@@ -129,6 +129,8 @@ class Program:
 
 
 class _SockFprog(ctypes.Structure):
+    """C's ``struct sock_fprog``, by which a filter is passed to the kernel."""
+
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
@@ -151,64 +153,64 @@ def _test_instructions(
     raise ValueError(comparison_kind)
 
 
-def refuse(namespaces: bool, landlock: int = 0) -> None:
+def deny_escapes(namespaces: bool, landlock: int = 0) -> None:
     """Deny the system calls that could get around the confinement.
 
     ``namespaces``: whether the program has its own namespaces of every kind; otherwise ``landlock`` is its version.
     """
-    program = Program(_ERRNO | ENOSYS)
+    program = BpfProgram(_ERRNO | ENOSYS)
     for numbers in _ADMIN_SYSCALLS.values():
-        program.answer(numbers, _ERRNO | EPERM)
+        program.add_rule(numbers, _ERRNO | EPERM)
     for numbers in _UNSUPPORTED_SYSCALLS.values():
-        program.answer(numbers, _ERRNO | ENOSYS)
-    program.answer(_UNSHARE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
-    program.answer(_CLONE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
+        program.add_rule(numbers, _ERRNO | ENOSYS)
+    program.add_rule(_UNSHARE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
+    program.add_rule(_CLONE, _ERRNO | EPERM, (0, 0, "any bit", _NAMESPACE_CLONE_FLAGS))
     for number in _TERMINAL_INPUT:
-        program.answer(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
+        program.add_rule(_IOCTL, _ERRNO | EPERM, (1, 0, "equal", number))
     if namespaces:
         families = [(0, 0, "other", family) for family in _ALLOWED_SOCKET_FAMILIES]
-        program.answer(_SOCKET, _ERRNO | EAFNOSUPPORT, *families)
+        program.add_rule(_SOCKET, _ERRNO | EAFNOSUPPORT, *families)
     else:
         _add_landlock_rules(program, landlock)
     program.install()
 
 
-def _add_landlock_rules(program: Program, landlock: int) -> None:
+def _add_landlock_rules(program: BpfProgram, landlock: int) -> None:
     """Deny the calls that namespaces would isolate and Landlock doesn't cover."""
     for numbers in _METADATA_SYSCALLS.values():
-        program.answer(numbers, _ERRNO | 0)
+        program.add_rule(numbers, _ERRNO | 0)
     kinds: list[Test] = [(1, 0, "not masked", (0xFF00, kind)) for kind in _ALLOWED_IOCTL_TYPES]
-    program.answer(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _ALLOWED_FILE_IOCTLS))
+    program.add_rule(_IOCTL, _ERRNO | ENOTTY, *kinds, *((1, 0, "other", number) for number in _ALLOWED_FILE_IOCTLS))
     for numbers in _IPC_SYSCALLS.values():
-        program.answer(numbers, _ERRNO | EPERM)
+        program.add_rule(numbers, _ERRNO | EPERM)
     for numbers, argument in _PROCESS_SYSCALLS.values():
-        program.answer(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
-    program.answer(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
+        program.add_rule(numbers, _ERRNO | EPERM, (argument, 0, "other", 0))
+    program.add_rule(_PRLIMIT, _ERRNO | EPERM, (0, 0, "other", 0), (2, 0, "other", 0))
     for numbers, argument, kind in _USER_SYSCALLS:
-        program.answer(numbers, _ERRNO | EPERM, (argument, 0, "equal", kind))
+        program.add_rule(numbers, _ERRNO | EPERM, (argument, 0, "equal", kind))
     if landlock < 3:  # older versions don't cover truncation; ftruncate counts as writing
-        program.answer(_TRUNCATE, _ERRNO | EACCES)
-        program.answer(_OPEN, _ERRNO | EACCES, (1, 0, "masked", _CUT_OFF))
-        program.answer(_OPENAT, _ERRNO | EACCES, (2, 0, "masked", _CUT_OFF))
-        program.answer(_OPENAT2, _ERRNO | ENOSYS)
+        program.add_rule(_TRUNCATE, _ERRNO | EACCES)
+        program.add_rule(_OPEN, _ERRNO | EACCES, (1, 0, "masked", _CUT_OFF))
+        program.add_rule(_OPENAT, _ERRNO | EACCES, (2, 0, "masked", _CUT_OFF))
+        program.add_rule(_OPENAT2, _ERRNO | ENOSYS)
     for numbers in (_SOCKET, _SOCKETPAIR):
-        program.answer(numbers, _ERRNO | EACCES, (0, 0, "other", 1))
+        program.add_rule(numbers, _ERRNO | EACCES, (0, 0, "other", 1))
         # Each datagram can have its own address, which no filter can read: only streams and seqpackets are allowed.
-        program.answer(numbers, _ERRNO | EACCES, (1, 0, "not masked", (0xF, 1)), (1, 0, "not masked", (0xF, 5)))
-    program.answer(_CONNECT, _ERRNO | EACCES)
-    program.answer(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
-    program.answer(_SENDTO, _ERRNO | EACCES, (4, 1, "other", 0))
+        program.add_rule(numbers, _ERRNO | EACCES, (1, 0, "not masked", (0xF, 1)), (1, 0, "not masked", (0xF, 5)))
+    program.add_rule(_CONNECT, _ERRNO | EACCES)
+    program.add_rule(_SENDTO, _ERRNO | EACCES, (4, 0, "other", 0))
+    program.add_rule(_SENDTO, _ERRNO | EACCES, (4, 1, "other", 0))
     if landlock < 6:
         for numbers in _SIGNAL_SYSCALLS.values():
-            program.answer(numbers, _ERRNO | EPERM)
+            program.add_rule(numbers, _ERRNO | EPERM)
 
 
-def listen(calls: "Mapping[str, SyscallNumbers]") -> int:
+def trace_calls(calls: "Mapping[str, SyscallNumbers]") -> int:
     """Trace calls (as in :data:`~calls.COMMANDS`); returns the descriptor on which they are received."""
-    program = Program(_NOTIFY)
-    program.answer((425, 425), _NOTIFY)  # io_uring bypasses filters, so a program that uses it is not seen completely
+    program = BpfProgram(_NOTIFY)
+    program.add_rule((425, 425), _NOTIFY)  # io_uring bypasses filters, so a program that uses it is not seen completely
     for numbers in calls.values():
-        program.answer(numbers, _NOTIFY)
+        program.add_rule(numbers, _NOTIFY)
     descriptor = program.install(with_listener=True)
     assert descriptor is not None
     return descriptor

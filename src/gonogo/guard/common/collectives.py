@@ -13,7 +13,7 @@ from typing import Any
 
 from gonogo.evidence.guarded.records import CalledCollective, CollectiveQueue, Phase
 from gonogo.finding.frame import Frame
-from gonogo.guard.common.faults import fault, off
+from gonogo.guard.common.faults import disable_part, off
 from gonogo.guard.common.frames import GONOGO, frame_of
 
 KEPT = 20
@@ -140,7 +140,7 @@ class CollectiveRingBuffer:
                 try:
                     entry = self.enter(operator, arguments, named)
                 except Exception as error:
-                    fault(_GUARD_PART, error)
+                    disable_part(_GUARD_PART, error)
                 answer = original(*arguments, **named)
                 if entry is not None:
                     entry.returned = True
@@ -233,7 +233,7 @@ def _to_called_collective(entry: _RecordedCall, now: float, groups: dict[str, tu
         shapes=entry.shapes,
         dtype=str(entry.dtype).removeprefix("torch.") if entry.dtype is not None else "",
         peer=entry.peer,
-        frames=_frames(entry.stack),
+        frames=_frames_outside_torch(entry.stack),
         phase=entry.phase,
         step=entry.step,
         ago=round(now - entry.time, 3),
@@ -241,7 +241,7 @@ def _to_called_collective(entry: _RecordedCall, now: float, groups: dict[str, tu
     )
 
 
-def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
+def _frames_outside_torch(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
     """The innermost frames outside torch, outermost first."""
     found: list[Frame] = []
     for code, instruction in stack:
@@ -260,7 +260,7 @@ def _line_of_instruction(code: CodeType, instruction: int) -> int:
     return next((line or 0 for start, end, line in code.co_lines() if start <= instruction < end), 0)
 
 
-def queues() -> tuple[CollectiveQueue, ...]:
+def process_group_queues() -> tuple[CollectiveQueue, ...]:
     """The progress of each process group by its own sequence numbers, including collectives called from C++."""
     module: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:

@@ -34,7 +34,7 @@ def harmless(part: str) -> Callable[[Function], Function]:
             try:
                 return function(*arguments, **named)
             except Exception as error:
-                fault(part, error)
+                disable_part(part, error)
                 return None
 
         return guarded  # type: ignore[return-value]
@@ -42,7 +42,7 @@ def harmless(part: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def fault(part: str, error: BaseException) -> None:
+def disable_part(part: str, error: BaseException) -> None:
     """Disable a part after an internal error, and report it, at most once per process."""
     off.add(part)
     if getattr(_reporting, "telling", False):

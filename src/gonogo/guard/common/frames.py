@@ -23,7 +23,7 @@ _PACKAGE_FOLDER_PARTS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packag
 _MAX_FRAMES = 120
 
 
-def owner_of(path: str) -> Owner:
+def code_owner(path: str) -> Owner:
     """The owner of a file's code: torch, a library (including the standard library) or the user."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.__file__ and path.startswith(os.path.dirname(torch.__file__) + os.sep):
@@ -38,7 +38,7 @@ def frame_of(path: str, line: int, function: str) -> Frame | None:
     if path.startswith(("<frozen", GONOGO)) or path.endswith(f"{os.sep}runpy.py"):
         return None
     text = linecache.getline(path, line).strip()[:200] if line else ""
-    return Frame(path, line, function, text, owner_of(path))
+    return Frame(path, line, function, text, code_owner(path))
 
 
 def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:

@@ -18,7 +18,7 @@ _MemoryKind = Literal["host-memory", "gpu-memory"]
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def sample(local_rank: int) -> RankMemoryRecord:
+def sample_memory(local_rank: int) -> RankMemoryRecord:
     """This process's current memory; takes some ten microseconds, more if there is a GPU."""
     available, _ = host_memory()
     allocated = reserved = 0
@@ -27,13 +27,13 @@ def sample(local_rank: int) -> RankMemoryRecord:
         state = torch.cuda.memory_stats_as_nested_dict()
         allocated = state["allocated_bytes"]["all"]["current"]
         reserved = state["reserved_bytes"]["all"]["current"]
-    gpu = nvml.memory_of(local_rank)
+    gpu = nvml.gpu_memory(local_rank)
     return RankMemoryRecord(
-        time.time(), resident(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
+        time.time(), resident_bytes(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
     )
 
 
-def resident() -> int:
+def resident_bytes() -> int:
     """Resident memory of this process, in bytes."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * _PAGE_BYTES
@@ -107,7 +107,7 @@ class MemoryWatch:
         self._trends: dict[_MemoryKind, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
         self._warned: set[_MemoryKind] = set()
 
-    def look(self, step: int, memory_sample: RankMemoryRecord, median: float) -> Iterator[WarningRecord]:
+    def check_after_step(self, step: int, memory_sample: RankMemoryRecord, median: float) -> Iterator[WarningRecord]:
         """The warnings after a step. ``median`` is the duration of a step in seconds."""
         if memory_sample.host_bytes:
             # The ranks on a machine share its memory, and are assumed to grow alike.
@@ -124,7 +124,7 @@ class MemoryWatch:
         self, memory_kind: _MemoryKind, step: int, held_bytes: int, left: int, sharing_ranks: int, median: float
     ) -> Iterator[WarningRecord]:
         self._trends[memory_kind].add(step, held_bytes)
-        grows = self._trends[memory_kind].per_step()
+        grows = self._trends[memory_kind].growth_per_step()
         if not grows or memory_kind in self._warned:
             return
         steps = left / (grows * sharing_ranks)
@@ -148,7 +148,7 @@ class Trend:
         if not self._points or step > self._points[-1][0]:
             self._points.append((step, size))
 
-    def per_step(self) -> float:
+    def growth_per_step(self) -> float:
         """Growth in bytes per step; 0 if it isn't steady, or there are too few samples."""
         points = list(self._points)
         if len(points) < self.NEEDED:

@@ -39,7 +39,7 @@ def _query_string(function: str, *arguments: Any) -> str:
 
 
 @cache
-def _handle(local_rank: int) -> Any:
+def _device_handle(local_rank: int) -> Any:
     """The GPU that a rank uses, according to ``CUDA_VISIBLE_DEVICES`` and its local rank, or None."""
     library = _load_nvml()
     if library is None:
@@ -61,18 +61,18 @@ def driver_version() -> str:
     return _query_string("nvmlSystemGetDriverVersion") if _load_nvml() is not None else ""
 
 
-def gpu_of(local_rank: int) -> GpuRecord | None:
+def find_gpu(local_rank: int) -> GpuRecord | None:
     """The GPU on which a rank computes, or None if there is no NVIDIA GPU."""
-    handle, memory = _handle(local_rank), memory_of(local_rank)
+    handle, memory = _device_handle(local_rank), gpu_memory(local_rank)
     if handle is None or memory is None:
         return None
     name, uuid = _query_string("nvmlDeviceGetName", handle), _query_string("nvmlDeviceGetUUID", handle)
     return GpuRecord(name, memory.total, f"cuda:{local_rank}", driver_version(), uuid)
 
 
-def memory_of(local_rank: int) -> GpuMemory | None:
+def gpu_memory(local_rank: int) -> GpuMemory | None:
     """The memory of a rank's GPU, or None."""
-    handle = _handle(local_rank)
+    handle = _device_handle(local_rank)
     if handle is None:
         return None
     memory = _Memory()

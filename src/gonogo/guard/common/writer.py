@@ -17,7 +17,7 @@ from gonogo.evidence.guarded.files import (
     records_path,
 )
 from gonogo.evidence.guarded.records import GuardFaultRecord, Phase, Record
-from gonogo.guard.common.faults import fault
+from gonogo.guard.common.faults import disable_part
 from gonogo.guard.injection import FOLDER
 
 _LOCK_TIMEOUT_SECONDS = 5.0  # seconds: a hanging shared folder must not delay an exception for longer
@@ -76,7 +76,7 @@ class RecordWriter:
         finally:
             self._lock.release()
 
-    def beat(self, step: int, phase: Phase, in_collective: bool, collectives: int) -> None:
+    def write_heartbeat(self, step: int, phase: Phase, in_collective: bool, collectives: int) -> None:
         """Write the rank's progress to its heartbeat file if it has changed."""
         if self._beat is None or self.broken:
             return
@@ -116,7 +116,7 @@ class RecordWriter:
     def _stop_writing(self, error: OSError) -> None:
         self.broken = True
         self._queue.clear()
-        fault(f"records in {self.folder}", error)
+        disable_part(f"records in {self.folder}", error)
 
 
 def _serialize(record: Record) -> bytes:
@@ -125,5 +125,5 @@ def _serialize(record: Record) -> bytes:
         return encode_record(record)
     except Exception as error:
         part = f"a record of {type(record).__name__}"
-        fault(part, error)
+        disable_part(part, error)
         return encode_record(GuardFaultRecord(time.time(), part, type(error).__name__, str(error)[:2000]))

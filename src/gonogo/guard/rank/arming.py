@@ -52,23 +52,23 @@ def arm(folder: str) -> None:
     launcher = is_launcher(sys.orig_argv)
     if not launcher and "RANK" in os.environ and "LOCAL_RANK" in os.environ:
         os.environ[WORKER] = str(os.getpid())  # a rank that re-executes itself stays one
-        from gonogo.guard.rank.worker import expect
+        from gonogo.guard.rank.worker import prepare_guard
 
-        expect(folder, is_rank=True)
+        prepare_guard(folder, is_rank=True)
     else:
         from gonogo.guard.launcher import watch_children
 
         watch_children(folder)
         if not launcher:
             # Before torch is imported, there is nothing for the guard to record.
-            after_import("torch", lambda module: _stand_by(folder))
+            after_import("torch", lambda module: _prepare_guard(folder))
     hook_imports()
 
 
-def _stand_by(folder: str) -> None:
-    from gonogo.guard.rank.worker import expect
+def _prepare_guard(folder: str) -> None:
+    from gonogo.guard.rank.worker import prepare_guard
 
-    expect(folder, is_rank=False)
+    prepare_guard(folder, is_rank=False)
 
 
 def hook_imports() -> None:

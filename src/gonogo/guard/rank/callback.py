@@ -67,11 +67,11 @@ def _callback_class() -> Any:
 
 def _start_guard(folder: str, options: Any) -> None:
     from gonogo.guard.rank.arming import hook_imports
-    from gonogo.guard.rank.worker import current, expect
+    from gonogo.guard.rank.worker import current, prepare_guard
 
     if current() is not None:
         return
-    expect(os.path.abspath(folder), is_rank=True, options=options)
+    prepare_guard(os.path.abspath(folder), is_rank=True, options=options)
     hook_imports()
 
 

@@ -31,18 +31,18 @@ def compare_ranks(
     global _calls
     import torch
 
-    from gonogo.guard.rank.facts import joined
-    from gonogo.guard.rank.joining import meet
+    from gonogo.guard.rank.facts import make_join_record
+    from gonogo.guard.rank.joining import meet_ranks
 
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise UserError(
             translated("compare_ranks: there is no process group yet; call torch.distributed.init_process_group first")
         )
     engine = model if hasattr(model, "global_steps") else None
-    stated = joined(engine.module if engine is not None else model, engine, {})
+    stated = make_join_record(engine.module if engine is not None else model, engine, {})
     stated = replace(stated, facts=stated.facts | {name: str(value) for name, value in (facts or {}).items()})
     _calls += 1
-    compared = meet(stated, f"compare_ranks {_calls}", timeout, check_sum=False)
+    compared = meet_ranks(stated, f"compare_ranks {_calls}", timeout, check_sum=False)
     answer = _broadcast_comparison(compared, f"compare_ranks {_calls}", timeout)
     if answer.missing:
         ranks = ", ".join(str(rank) for rank in answer.missing)

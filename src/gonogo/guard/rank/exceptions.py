@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import Operand
 from gonogo.finding import translated
 from gonogo.guard.common.frames import GONOGO, frames_of_stack, frames_of_traceback
 from gonogo.guard.tensors.modules import Names, modules_running, names_of
-from gonogo.guard.tensors.operands import operands_of, zero_state
+from gonogo.guard.tensors.operands import failure_operands, zero_state
 
 if TYPE_CHECKING:
     from gonogo.guard.common.state import RankState
@@ -63,7 +63,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
         state.noted += 1
         if state.noted > _MAX_RECORDED_EXCEPTIONS:
             return
-    context = noted or context_of(error, state.model)
+    context = noted or failure_context(error, state.model)
     # While it propagates, its traceback starts at the guard's own frame; the callers are still on the stack.
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
     assert state.writer is not None
@@ -91,7 +91,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
         annotate(error, context, where, state.options.language)
 
 
-def context_of(error: BaseException, model: Any, names: Names | None = None) -> FailureContext:
+def failure_context(error: BaseException, model: Any, names: Names | None = None) -> FailureContext:
     """Module, operands and ZeRO's state where an exception, or its cause if it has one, was raised.
 
     ``names`` defaults to the names in ``model``, or in the running module if that is not part of ``model``.
@@ -102,10 +102,10 @@ def context_of(error: BaseException, model: Any, names: Names | None = None) -> 
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
     names = names or names_of(model, frames)
-    operands = operands_of(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
+    operands = failure_operands(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
     module = running[-1] if running else None
     return FailureContext(
-        names.of_module(module) if module is not None else None,
+        names.module_path(module) if module is not None else None,
         type(module).__name__ if module is not None else None,
         operands,
         _zero_states(error, operands, names),
@@ -176,7 +176,7 @@ _TENSOR_KIND_TEXTS = {"parameter": translated("parameter {name}"), "buffer": tra
 
 def annotate(error: BaseException, context: FailureContext, context_names: tuple[str, ...], language: str) -> None:
     """Add the context to an exception: as a note, or (before Python 3.11) at the end of its message."""
-    lines = described(context, context_names, language)
+    lines = context_lines(context, context_names, language)
     try:
         setattr(error, _MARK, context)
         if not (context.module or context.operands or context.zero):
@@ -190,7 +190,7 @@ def annotate(error: BaseException, context: FailureContext, context_names: tuple
         return
 
 
-def described(context: FailureContext, context_names: tuple[str, ...], language: str) -> list[str]:
+def context_lines(context: FailureContext, context_names: tuple[str, ...], language: str) -> list[str]:
     """The context as lines of text."""
     lines = [_LOCATION_LINE.format(where=", ".join(context_names)).in_language(language)]
     if context.module is not None:

@@ -29,9 +29,9 @@ _PER_RANK_VARIABLES = ("DEBUG_FILE", "TEMP", "TMPDIR", "FLIGHT_RECORDER_FILE")
 _MAX_SETTINGS = 400
 
 
-def start(rank: int, local_rank: int) -> StartRecord:
+def make_start_record(rank: int, local_rank: int) -> StartRecord:
     """The record of a rank's identity and hardware; touches neither torch nor CUDA."""
-    gpu = nvml.gpu_of(local_rank)
+    gpu = nvml.find_gpu(local_rank)
     return StartRecord(
         time=time.time(),
         rank=rank,
@@ -41,7 +41,7 @@ def start(rank: int, local_rank: int) -> StartRecord:
         pid=os.getpid(),
         argv=tuple(sys.orig_argv),
         python=platform.python_version(),
-        versions=versions(),
+        versions=package_versions(),
         driver=gpu.driver if gpu else "",
         gpu=gpu,
         nccl_environment=communication_environment(),
@@ -50,7 +50,7 @@ def start(rank: int, local_rank: int) -> StartRecord:
     )
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Version by package: ``__version__`` of the imported module, else that of the installed package."""
     found = {}
     for name in PACKAGES:
@@ -72,12 +72,12 @@ def communication_environment() -> dict[str, str]:
     }
 
 
-def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
+def make_join_record(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
     """This rank's facts about its training. ``model`` and ``engine`` may be None; ``data`` are further facts."""
     torch: Any = sys.modules["torch"]
     distributed = torch.distributed
     ready = distributed.is_available() and distributed.is_initialized()
-    facts = {f"version of {name}": found_version for name, found_version in versions().items()}
+    facts = {f"version of {name}": found_version for name, found_version in package_versions().items()}
     facts["version of python"] = platform.python_version()
     if torch.version.cuda:
         facts["cuda"] = torch.version.cuda
@@ -87,7 +87,7 @@ def joined(model: Any, engine: Any, data: dict[str, str]) -> JoinRecord:
             facts["version of nccl"] = nccl
     facts |= communication_environment()
     details = {}
-    settings = settings_of(engine)
+    settings = engine_settings(engine)
     if settings:
         facts["deepspeed config"] = _hash_settings(settings)
         details["deepspeed config"] = settings
@@ -131,7 +131,7 @@ def _nccl_version() -> str:
     return ".".join(str(part) for part in found_version) if isinstance(found_version, tuple) else str(found_version)
 
 
-def settings_of(engine: Any) -> dict[str, str]:
+def engine_settings(engine: Any) -> dict[str, str]:
     """The settings of an engine's DeepSpeed config, flattened, as the engine parsed them."""
     config = getattr(getattr(engine, "_config", None), "_param_dict", None)
     return dict(sorted(_flatten_settings(config, ""))[:_MAX_SETTINGS]) if isinstance(config, dict) else {}

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.evidence.guarded.records import Phase
-from gonogo.guard.common.faults import fault, harmless
+from gonogo.guard.common.faults import disable_part, harmless
 from gonogo.guard.rank.worker import Guard, current
 from gonogo.guard.trackers.detection import writers
 
@@ -23,7 +23,7 @@ def hook_module(name: str, module: ModuleType) -> None:
     try:
         _HOOKS[name](module)
     except Exception as error:  # a version that the guard doesn't know
-        fault(name, error)
+        disable_part(name, error)
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
@@ -55,7 +55,7 @@ class _StepPhase:
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if isinstance(error, Exception):
-            self._guard.raised(error)
+            self._guard.record_exception(error)
         else:
             self._guard.enter("between" if self._before in ("load", "init") else self._before)
 
@@ -112,7 +112,7 @@ def _hook_optimizers(module: Any) -> None:
         if clock[0]() is optimizer:
             guard.begin()
             guard.before_first_step("Optimizer.step")
-            guard.stepped(guard.step + 1)
+            guard.record_step(guard.step + 1)
             guard.enter("between")
 
     module.register_optimizer_step_post_hook(after_step)
@@ -232,7 +232,7 @@ def _run_engine_step(guard: Guard, phase: Phase, original: Any, engine: Any, arg
     with _StepPhase(guard, phase):
         answer = original(engine, *arguments, **kwargs)
     if engine.global_steps != before:
-        guard.stepped(engine.global_steps)
+        guard.record_step(engine.global_steps)
         guard.after_first_step()
     return answer
 

@@ -33,18 +33,18 @@ _decoder = msgspec.json.Decoder(JoinRecord)
 
 
 @harmless("the comparison of ranks")
-def join(state: RankState, point: str) -> None:
+def compare_with_other_ranks(state: RankState, point: str) -> None:
     """Report this rank's facts, record where its tensors are, and compare with the others."""
     assert state.writer is not None
     engine, model = state.engine, state.model
     stated = None
     try:
-        stated = facts.joined(model, engine, state.data | state.trainer_facts)
+        stated = facts.make_join_record(model, engine, state.data | state.trainer_facts)
         state.writer.put(stated)
         state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
         # A rank that could not collect its own facts still joins, so that the others do not wait for it.
-        compared = meet(stated or JoinRecord(time.time()), point, state.options.join_seconds)
+        compared = meet_ranks(stated or JoinRecord(time.time()), point, state.options.join_seconds)
     if compared is not None:
         state.writer.put(compared)
     state.writer.flush()
@@ -54,7 +54,9 @@ def join(state: RankState, point: str) -> None:
         look_for_nonfinite(state, model)
 
 
-def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True) -> RankComparisonRecord | None:
+def meet_ranks(
+    rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = True
+) -> RankComparisonRecord | None:
     """Meet the other ranks at one point of the program; return the comparison, in the one rank that is to write it.
 
     ``patience``: how long to wait for them, in seconds. None in all other ranks, and if there is only one rank.
@@ -66,7 +68,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
     rank, world_size = distributed.get_rank(), distributed.get_world_size()
     store = cloned_store(distributed, point)
     store.set(f"facts/{rank}", _encoder.encode(rank_facts))
-    decided, decided_here = _decision(store, world_size, patience)
+    decided, decided_here = _decide_together_or_alone(store, world_size, patience)
     checked = None
     if decided == _TOGETHER and check_sum:
         checked = _is_all_reduce_correct(distributed, rank, world_size)
@@ -75,7 +77,7 @@ def meet(rank_facts: JoinRecord, point: str, patience: float, check_sum: bool = 
     known = {other: _decoder.decode(store.get(f"facts/{other}")) for other in _arrived_ranks(store, world_size)}
     missing = tuple(other for other in range(world_size) if other not in known)
     waited = round(time.monotonic() - began, 3)
-    return RankComparisonRecord(time.time(), differences(known), missing, waited, checked, world_size)
+    return RankComparisonRecord(time.time(), find_differences(known), missing, waited, checked, world_size)
 
 
 def cloned_store(distributed: Any, point: str) -> Any:
@@ -90,8 +92,8 @@ def cloned_store(distributed: Any, point: str) -> Any:
     return distributed.PrefixStore(f"gonogo/{restarts}/{point}", store)
 
 
-def _decision(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
-    """The decision for all ranks (together or alone), and whether this rank made it."""
+def _decide_together_or_alone(store: Any, world_size: int, patience: float) -> tuple[str, bool]:
+    """Whether all ranks compare together or each continues alone, and whether this rank decided it."""
     end = time.monotonic() + patience
     arrived = store.add("arrived", 1)
     pause = 0.001
@@ -128,7 +130,7 @@ def _is_all_reduce_correct(distributed: Any, rank: int, world_size: int) -> bool
     return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)
 
 
-def differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
+def find_differences(facts_by_rank: Mapping[int, JoinRecord]) -> tuple[Difference, ...]:
     """The facts that differ between ranks, sorted by name."""
     found = []
     for fact in sorted({fact for joined in facts_by_rank.values() for fact in joined.facts}):

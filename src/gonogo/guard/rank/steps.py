@@ -29,7 +29,7 @@ class StepLog:
         """Start the clock of the next step, leaving out the time before."""
         self._ended = now
 
-    def ended(self, now: float) -> None:
+    def end_step(self, now: float) -> None:
         """Record the end of a step, which starts the next one."""
         if self._ended is not None:
             self._lengths.append(now - self._ended)
@@ -43,7 +43,7 @@ class StepLog:
         self._sampled = now
         return True
 
-    def sampled(self, step: int, memory_sample: RankMemoryRecord) -> None:
+    def store_sample(self, step: int, memory_sample: RankMemoryRecord) -> None:
         """Store the memory sample taken after a step."""
         self._sample = (step, memory_sample)
 

@@ -17,7 +17,7 @@ import msgspec
 from gonogo.finding import translated
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.injection import FOLDER
-from gonogo.guard.trackers.detection import Tracker, TrackerUpload, found, writers
+from gonogo.guard.trackers.detection import Tracker, TrackerUpload, find_trackers, writers
 from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
 _REPORT_SENT = translated("gonogo: findings so far: {count}; the report is also in {name} ({where})")
 
-_REPORT_NOT_SENT = translated("gonogo: could not send the report to {name} ({why}); training is not affected")
+_REPORT_NOT_SENT = translated("gonogo: could not send the report to {name} ({why}); the training is not affected")
 
 
 class TrackerUploader:
@@ -43,13 +43,13 @@ class TrackerUploader:
         self._handed: set[str] = set()
 
     @harmless("trackers")
-    def look(self) -> None:
+    def find_new_trackers(self) -> None:
         """Look for trackers, in the training's thread; only looks into ``sys.modules``."""
         state = self._state
         if not state.options.trackers or state.step > _MAX_TRACKER_SEARCH_STEPS or not state.reports_for_all:
             return
         _register_trainer_writer(state.trainer() if state.trainer is not None else None)
-        for tracker in found():
+        for tracker in find_trackers():
             if not self._found:
                 atexit.register(self.upload_report)  # registered after the tracker's own handler, so it runs first
             self._found.setdefault(tracker.key, tracker)
@@ -60,7 +60,7 @@ class TrackerUploader:
         state = self._state
         if state.writer is None or state.writer.broken:
             return
-        self.look()
+        self.find_new_trackers()
         due = [one for name, one in self._found.items() if name.startswith(key) and name not in self._handed]
         self._handed |= {one.key for one in due}
         if not due:

@@ -25,7 +25,7 @@ from gonogo.evidence.guarded.records import (
     WarningRecord,
 )
 from gonogo.guard.common import faults, memory
-from gonogo.guard.common.collectives import queues
+from gonogo.guard.common.collectives import process_group_queues
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.common.frames import all_threads, main_frame
 from gonogo.guard.common.state import RankState
@@ -59,11 +59,11 @@ class PendingLoss:
             self._event = torch.cuda.Event()
             self._event.record()
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """Whether it is time to check another loss."""
         return time.monotonic() - self._taken >= self._wait
 
-    def not_finite(self) -> str | None:
+    def nonfinite_value(self) -> str | None:
         """``nan`` or ``inf`` if the loss has arrived and is not finite; else None."""
         if self._value is None or (self._event is not None and not self._event.query()):
             return None
@@ -93,7 +93,7 @@ class StallWatch:
         self._reported = 0
         self._next = 0.0
 
-    def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
+    def due_notice(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
         """The notice that is due now, if any. ``progress``: time of the last progress, on the clock of ``now``."""
         if self._since is not None and progress > self._since:
             before, self._since = self._since, None
@@ -151,9 +151,9 @@ class Guard(RankState):
         if self.writer.broken:
             return
         faults.add_fault_listener(self._record_fault)
-        from gonogo.guard.rank.facts import start
+        from gonogo.guard.rank.facts import make_start_record
 
-        self.writer.write_now(start(self.rank, self.local_rank))
+        self.writer.write_now(make_start_record(self.rank, self.local_rank))
         self._dump_stacks_on_signal()
         os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch_loop, name="gonogo", daemon=True).start()
@@ -184,7 +184,7 @@ class Guard(RankState):
         """Record the end of the rank; called when Python exits."""
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
-            self.died(error)
+            self.record_fatal_exception(error)
         if self.writer is None or self._finished:
             return
         self._finished = True
@@ -206,30 +206,30 @@ class Guard(RankState):
         self.phase = self.ring.phase = phase
         self.progress = time.monotonic()
 
-    def stepped(self, step: int) -> None:
+    def record_step(self, step: int) -> None:
         """Record that an optimizer step is done."""
         now = time.monotonic()
         self.step = self.ring.step = step
         self.progress = now
-        self.steps.ended(now)
+        self.steps.end_step(now)
         if self.steps.sample_due(now):
             self._take_sample(step)
-        self.trackers.look()
+        self.trackers.find_new_trackers()
 
     @harmless("memory")
     def _take_sample(self, step: int) -> None:
-        self.steps.sampled(step, memory.sample(self.local_rank))
+        self.steps.store_sample(step, memory.sample_memory(self.local_rank))
 
     def before_first_step(self, point: str) -> None:
         """Report this rank's facts and compare them with the other ranks', right before its first step."""
         if self.joined or self.writer is None:
             return
         self.joined = True
-        from gonogo.guard.rank.joining import join
+        from gonogo.guard.rank.joining import compare_with_other_ranks
 
         self.enter("init")
-        self.trackers.look()
-        join(self, point)
+        self.trackers.find_new_trackers()
+        compare_with_other_ranks(self, point)
         self.progress = time.monotonic()
         self.steps.begin(self.progress)
 
@@ -247,14 +247,14 @@ class Guard(RankState):
     def check_loss(self, loss: Any) -> None:
         """Notice a NaN or Inf loss: at once on the CPU; on a GPU when its asynchronous copy has arrived."""
         if self.search is not None:
-            self.search.loss(loss)
+            self.search.check_loss(loss)
 
-        if self._loss is None or self._loss.due():
+        if self._loss is None or self._loss.is_due():
             self._look_for_loss()  # the previous loss, whose copy has arrived by now
             self._loss = PendingLoss(loss, self.step)
 
     @harmless("exceptions")
-    def raised(self, error: BaseException) -> None:
+    def record_exception(self, error: BaseException) -> None:
         """Record an exception that leaves a forward, backward or step, and add the guard's context to it."""
         from gonogo.guard.rank.exceptions import note_exception
 
@@ -262,7 +262,7 @@ class Guard(RankState):
             note_exception(self, error, fatal=False)
 
     @harmless("exceptions")
-    def died(self, error: BaseException, thread: str = "") -> None:
+    def record_fatal_exception(self, error: BaseException, thread: str = "") -> None:
         """Record an exception that has ended the program (or a thread of it)."""
         from gonogo.guard.rank.exceptions import is_launcher_error, note_exception
 
@@ -290,7 +290,7 @@ class Guard(RankState):
 
     def _write_beat(self) -> None:
         if self.writer is not None:
-            self.writer.beat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
+            self.writer.write_heartbeat(self.step, self.phase, self.ring.waiting is not None, self.ring.total)
 
     @harmless("steps")
     def write_pending_steps(self) -> None:
@@ -300,12 +300,12 @@ class Guard(RankState):
             return
         record, at = told
         self.writer.put(record)
-        for warning in self._memory.look(at, record, self.steps.median()):
+        for warning in self._memory.check_after_step(at, record, self.steps.median()):
             self.writer.put(warning)
 
     @harmless("the loss")
     def _look_for_loss(self) -> None:
-        value = self._loss.not_finite() if self._loss is not None else None
+        value = self._loss.nonfinite_value() if self._loss is not None else None
         if value is not None and not self._warned_of_loss and self.writer is not None:
             self._warned_of_loss = True
             self.writer.put(WarningRecord(time.time(), "nonfinite-loss", self._loss.step, value=value))
@@ -317,7 +317,7 @@ class Guard(RankState):
         progress = max(self.progress, newest)
         loading = self.step == 0 and waiting is None
         median = self.steps.median()
-        told = self._stalls.look(time.monotonic(), progress, median, loading)
+        told = self._stalls.due_notice(time.monotonic(), progress, median, loading)
         if told is None or self.writer is None:
             return
         if told.over:
@@ -335,7 +335,7 @@ class Guard(RankState):
                 threads=all_threads(),
                 collectives=self.ring.collectives(),
                 counts=dict(self.ring.counts),
-                queues=queues(),
+                queues=process_group_queues(),
                 module=module_of_stack(self.model, main_frame()),
                 again=told.again,
             )
@@ -356,7 +356,7 @@ def current() -> Guard | None:
     return _guard
 
 
-def expect(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
+def prepare_guard(folder: str, *, is_rank: bool, options: GuardOptions | None = None) -> Guard:
     """Prepare a guard in this process, and start it at once if ``is_rank``."""
     global _guard
     if _guard is None:
@@ -374,12 +374,14 @@ def _hook_exit(guard: Guard) -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
         if _guard is guard:
-            guard.died(error)
+            guard.record_fatal_exception(error)
         hook(kind, error, tb)
 
     def thread_excepthook(arguments: Any) -> None:
         if _guard is guard and arguments.exc_value is not None:
-            guard.died(arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?")
+            guard.record_fatal_exception(
+                arguments.exc_value, arguments.thread.name if arguments.thread is not None else "?"
+            )
         thread_hook(arguments)
 
     def finish_at_exit() -> None:

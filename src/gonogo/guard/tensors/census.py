@@ -24,7 +24,7 @@ _MASTER_WEIGHTS: tuple[tuple[str, _TensorKind], ...] = (
 def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> PlacementSnapshot:
     """The placement of all tensors now. ``model`` and ``engine`` may be None."""
     torch: Any = sys.modules["torch"]
-    stage, parameters_to, optimizer_to = offloading(engine)
+    stage, parameters_to, optimizer_to = offload_settings(engine)
     home = str(engine.device) if engine is not None and getattr(engine, "device", None) is not None else None
     places = _PlacementTable()
     if model is not None:
@@ -55,7 +55,7 @@ def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-
     )  # fmt: skip
 
 
-def offloading(engine: Any) -> tuple[int, str, str]:
+def offload_settings(engine: Any) -> tuple[int, str, str]:
     """(ZeRO stage, device of offloaded parameters, device of the optimizer): ``none``, ``cpu`` or ``nvme``.
 
     ``partly`` if a share of the optimizer's work stays on the GPU.

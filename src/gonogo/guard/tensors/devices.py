@@ -56,7 +56,7 @@ def check_named(
     if odd:
         verb = "is" if len(odd) == 1 else "are"
         named = ", ".join(odd[:5]) + (f" and {len(odd) - 5} more" if len(odd) > 5 else "")
-        message = f"{message_prefix}{named} {verb} not on {home}\n{table(counted, odd)}"
+        message = f"{message_prefix}{named} {verb} not on {home}\n{format_table(counted, odd)}"
         raise MixedDevicesError(message, devices, odd)
     return home
 
@@ -73,7 +73,7 @@ def _is_compatible_with_any_device(tensor: Any) -> bool:
     return (tensor.device.type == "cpu" and tensor.ndim == 0) or tensor.device.type == "meta" or status != "AVAILABLE"
 
 
-def table(tensors: list[tuple[str, Any]], mismatched: tuple[str, ...], max_rows: int = 40) -> str:
+def format_table(tensors: list[tuple[str, Any]], mismatched: tuple[str, ...], max_rows: int = 40) -> str:
     """A table of tensors and their devices, one per line; mismatched ones first, with a mark."""
     marked = set(mismatched)
     ordered = sorted(tensors, key=lambda item: item[0] not in marked)

@@ -39,12 +39,12 @@ class Names:
         if pointer := _storage_pointer(tensor):
             self._storages.setdefault(pointer, (name, kind))
 
-    def of_module(self, module: Any) -> str | None:
+    def module_path(self, module: Any) -> str | None:
         """A module's path; for the root module, the name of its class."""
         path = self._modules.get(id(module))
         return type(module).__name__ if path == "" else path
 
-    def of_tensor(self, tensor: Any) -> tuple[str | None, Kind]:
+    def tensor_name_and_kind(self, tensor: Any) -> tuple[str | None, Kind]:
         """(name, kind) of a parameter or buffer, of a view of one, or of the parameter that it is the gradient of."""
         if found := self._tensors.get(id(tensor)):
             return found
@@ -97,4 +97,4 @@ def module_of_stack(model: Any, innermost_frame: FrameType | None) -> str | None
     """The path of the innermost module whose forward is running in a thread."""
     frames = list(reversed(list(iter_callers(innermost_frame))))
     running = [module for module, _ in modules_running(frames)]
-    return names_of(model, frames).of_module(running[-1]) if running else None
+    return names_of(model, frames).module_path(running[-1]) if running else None

@@ -68,7 +68,7 @@ class NonfiniteCheck:
         return check_gradient
 
     @harmless(_GUARD_PART)
-    def loss(self, loss: Any) -> None:
+    def check_loss(self, loss: Any) -> None:
         """Check the loss of a step."""
         if self._handles and isinstance(loss, sys.modules["torch"].Tensor) and not _is_finite(loss):
             self._write(self._nonfinite_record("loss", loss, None, None, None, None))

@@ -12,14 +12,14 @@ from typing import Any
 
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
-from gonogo.guard.common.frames import owner_of
+from gonogo.guard.common.frames import code_owner
 from gonogo.guard.tensors.modules import Names
 from gonogo.virtual.frame_variables import local_variable, local_variables
 
 _MAX_OPERANDS = 16
 
 
-def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand, ...]:
+def failure_operands(traceback: TracebackType | None, names: Names) -> tuple[Operand, ...]:
     """The tensors used at the point of failure in the innermost frame that has any."""
     entries = []
     while traceback is not None:
@@ -28,8 +28,8 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
     computing = [entry for entry in entries if _is_relevant_file(entry.tb_frame.f_code.co_filename)]
     for entry in reversed(computing[-12:]):
         found: dict[str, Any] = {}
-        for name, value in _candidates(entry):
-            _collect(name, value, found)
+        for name, value in _candidate_values(entry):
+            _collect_tensors(name, value, found)
         if found:
             return tuple(_to_operand(name, value, names) for name, value in list(found.items())[:_MAX_OPERANDS])
     return ()
@@ -37,10 +37,10 @@ def operands_of(traceback: TracebackType | None, names: Names) -> tuple[Operand,
 
 def _is_relevant_file(path: str) -> bool:
     """Whether a file's tensors help to explain a failure: of torch's own files, only those of ``torch.nn``."""
-    return owner_of(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
+    return code_owner(path) != "torch" or f"torch{os.sep}nn{os.sep}" in path
 
 
-def _candidates(entry: TracebackType) -> Iterator[tuple[str, Any]]:
+def _candidate_values(entry: TracebackType) -> Iterator[tuple[str, Any]]:
     """(source text, value) of each part of the failing expression; if that can't be read, of all local variables."""
     frame = entry.tb_frame
     tree = _failing_expression(entry)
@@ -122,7 +122,7 @@ def _own_attribute(owner: Any, name: str) -> Any:
     return None
 
 
-def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> None:
+def _collect_tensors(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> None:
     """Tensors in a value: itself, in a list or dictionary, or the parameters and buffers of a module."""
     import torch
 
@@ -135,17 +135,17 @@ def _collect(name: str, value: Any, tensors: dict[str, Any], depth: int = 0) -> 
         if not value._modules:
             for inner, tensor in (*value._parameters.items(), *value._buffers.items()):
                 if tensor is not None:
-                    _collect(f"{name}.{inner}", tensor, tensors, depth + 1)
+                    _collect_tensors(f"{name}.{inner}", tensor, tensors, depth + 1)
     elif isinstance(value, list | tuple) and depth < 2:
         for index, one in enumerate(value[:8]):
-            _collect(f"{name}[{index}]", one, tensors, depth + 1)
+            _collect_tensors(f"{name}[{index}]", one, tensors, depth + 1)
     elif isinstance(value, dict) and depth < 2:
         for key, one in list(value.items())[:8]:
-            _collect(f"{name}[{key!r}]", one, tensors, depth + 1)
+            _collect_tensors(f"{name}[{key!r}]", one, tensors, depth + 1)
 
 
 def _to_operand(name: str, tensor: Any, names: Names) -> Operand:
-    owner, kind = names.of_tensor(tensor)
+    owner, kind = names.tensor_name_and_kind(tensor)
     return Operand(
         name=name,
         device=str(tensor.device),

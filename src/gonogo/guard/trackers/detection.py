@@ -40,7 +40,7 @@ class Tracker(msgspec.Struct, frozen=True):
     upload: Callable[[TrackerUpload], None]
 
 
-def found() -> list[Tracker]:
+def find_trackers() -> list[Tracker]:
     """The open runs of all trackers. Call it in the training's thread: MLflow's runs are per thread."""
     each = (_detect_wandb(), _detect_mlflow(), _detect_tensorboard(), _detect_swanlab())
     return [tracker for tracker in each if tracker is not None]

@@ -14,7 +14,7 @@ import msgspec
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.finding import Report
-from gonogo.guard.report import report_of
+from gonogo.guard.report import guarded_run_report
 from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
 from gonogo.report import render
 from gonogo.report.words import word
@@ -22,7 +22,7 @@ from gonogo.report.words import word
 
 def main(records: str, folder: str, language: str, seconds: str) -> None:
     """Write the report as HTML and Markdown, and its summary."""
-    report = report_of(_wait_for_all_ranks(Path(records), float(seconds)))
+    report = guarded_run_report(_wait_for_all_ranks(Path(records), float(seconds)))
     for name, format_name in ((PAGE, "html"), (MARKDOWN, "markdown")):
         Path(folder, name).write_text(render(report, format_name, language), encoding="utf-8", errors="replace")
     summary = Summary(list(_finding_lines(report, language)))

@@ -29,7 +29,7 @@ class ArrayLayout(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
 
     @property
-    def free(self) -> tuple[int, ...]:
+    def undetermined_dimensions(self) -> tuple[int, ...]:
         """The dimensions whose size nothing has determined."""
         return tuple(at for at, size in enumerate(self.shape) if size in FREE_SIZES)
 
@@ -38,12 +38,16 @@ class ArrayLayout(msgspec.Struct, frozen=True):
 
 
 def array_file(suffix: str, layout: ArrayLayout, number: int) -> bytes:
-    """The content of one file; ``number`` tells the files of a folder apart.
+    """The content of one array file in the format of its suffix; ``number`` varies the values between files.
 
     Whole numbers are 0 and 1, which are indices in any table of classes; of token ids (``uint16``) every other one is
     below 50. Others are between 0 and 1, with both signs absent so that roots and logarithms of 1 + x exist.
     """
-    return _npy(layout, _array_bytes(layout, number)) if suffix == ".npy" else _pt(layout, _array_bytes(layout, number))
+    return (
+        _npy_bytes(layout, _array_bytes(layout, number))
+        if suffix == ".npy"
+        else _pt_bytes(layout, _array_bytes(layout, number))
+    )
 
 
 def _array_bytes(layout: ArrayLayout, number: int) -> bytes:
@@ -60,7 +64,7 @@ def _array_bytes(layout: ArrayLayout, number: int) -> bytes:
     return (once * (count // len(cycle) + 1))[: count * struct.calcsize(form)]
 
 
-def _npy(layout: ArrayLayout, values: bytes) -> bytes:
+def _npy_bytes(layout: ArrayLayout, values: bytes) -> bytes:
     """numpy's format 1.0 (``numpy.lib.format``)."""
     shape = f"({', '.join(map(str, layout.shape))}{',' if len(layout.shape) == 1 else ''})"
     head = f"{{'descr': '{_NUMPY_KINDS[layout.dtype]}', 'fortran_order': False, 'shape': {shape}, }}"
@@ -68,8 +72,8 @@ def _npy(layout: ArrayLayout, values: bytes) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + values
 
 
-def _pt(layout: ArrayLayout, values: bytes) -> bytes:
-    """A tensor as ``torch.save`` writes it: a zip of a pickle, which names its storage, and of the storage."""
+def _pt_bytes(layout: ArrayLayout, values: bytes) -> bytes:
+    """A tensor in the format of ``torch.save``: a zip with a pickle and the storage that it refers to."""
     dtype = layout.dtype if layout.dtype in _TORCH_STORAGES else "int64"
     strides = [math.prod(layout.shape[at + 1 :]) for at in range(len(layout.shape))]
     pickled = b"".join([

@@ -51,7 +51,7 @@ def hub_dataset_files(
         card += [f"- config_name: {json.dumps(subset)}", *(["  default: true"] if number == 0 else []), "  data_files:"]
         for split in names:
             card += [f"  - split: {split}", f"    path: data/{split}.jsonl"]
-    typed = _features(columns)
+    typed = _dataset_card_features(columns)
     if typed:
         for number, subset in enumerate(dict.fromkeys(subsets or ("default",))):
             card += ["dataset_info:"] if number == 0 else []
@@ -60,7 +60,7 @@ def hub_dataset_files(
     return files
 
 
-def _features(columns: dict[str, str]) -> list[str]:
+def _dataset_card_features(columns: dict[str, str]) -> list[str]:
     """The card's ``features``; empty if JSON types are right for all columns."""
     if not any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
         return []
@@ -128,7 +128,7 @@ def _parquet_bytes(path: str, rows: Sequence[dict[str, Any]]) -> bytes:
     return sink.getvalue()
 
 
-def picture(width: int = 640, height: int = 480) -> bytes:
+def png_image(width: int = 640, height: int = 480) -> bytes:
     """A PNG in RGB: a plain gradient."""
     lines = b"".join(b"\0" + bytes(x * 255 // width for x in range(width) for _ in range(3)) for _ in range(height))
 
@@ -144,7 +144,7 @@ def picture(width: int = 640, height: int = 480) -> bytes:
     )
 
 
-def sound(seconds: float = 5.0, sample_rate: int = 16_000) -> bytes:
+def wav_audio(seconds: float = 5.0, sample_rate: int = 16_000) -> bytes:
     """A mono WAV file: a tone."""
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:

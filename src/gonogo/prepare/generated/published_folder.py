@@ -25,7 +25,7 @@ def find_published_folder(name: str) -> Path | None:
     return None if model is None else _write_folder(model)
 
 
-def source_of(name: str) -> Text:
+def published_source_text(name: str) -> Text:
     """The sentence of a report about a model that was taken from the tables."""
     model = published_model(name)
     return translated("{name} is not on this machine: its published config was used instead, from {source}").format(

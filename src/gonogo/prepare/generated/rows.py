@@ -18,7 +18,7 @@ _FILLER_WORDS = tuple("of to in it is be as at so we he by or on do if me my up 
 # (messages with role and content), message (one of them, an answer), parts (chat with content parts), asked, answered
 # (a chat of one message), turns (ShareGPT's from and value), exchanges (FineVision's user and assistant), tools and
 # calls (JSON of functions and of function calls), and
-# the values of which it holds one (``choice_kind``).
+# the values of which it holds one (``to_choice_kind``).
 TEMPLATE = "apply_chat_template"
 """Is one of the columns that a program reads if it applies a chat template to them."""
 FORMATS: dict[str, dict[str, str]] = {
@@ -81,7 +81,7 @@ def format_from_columns(columns: tuple[str, ...]) -> str | None:
     return next((name for name, wanted in _FORMAT_BY_KEYS if wanted <= names), None)
 
 
-def kind_by_name(column: str) -> str:
+def guess_column_kind(column: str) -> str:
     """The kind of a column, guessed from its name."""
     name = column.lower()
     if name in ("messages", "conversation"):
@@ -98,17 +98,17 @@ def kind_by_name(column: str) -> str:
     return "text"
 
 
-def text(tokens: int, number: int) -> str:
+def generate_text(tokens: int, number: int) -> str:
     """A text of that many words, different for each ``number``."""
     return " ".join(random.Random(number).choices(_FILLER_WORDS, k=max(1, tokens)))
 
 
-def choice_kind(values: Sequence[str]) -> str:
-    """The kind of a column that holds one of these values: they themselves, as JSON."""
+def to_choice_kind(values: Sequence[str]) -> str:
+    """The kind of a column that holds one of these values: the values themselves, as JSON."""
     return json.dumps(list(values), ensure_ascii=False)
 
 
-class Maker:
+class RowGenerator:
     """Generates rows with given columns. ``media`` maps image, audio and video to the path that all rows use."""
 
     def __init__(self, columns: dict[str, str], tokens: int, media: dict[str, str]) -> None:
@@ -127,9 +127,9 @@ class Maker:
         tokens = {name: max(1, int(self._shares.get(name, 0.0) * scale)) for name in self.columns}
         told = min((tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATION_KINDS), default=0)
         return {
-            name: self._conversation(kind, told, number * 31, tokens[name], number * 31 + place)
+            name: self._conversation_turns(kind, told, number * 31, tokens[name], number * 31 + place)
             if kind in _CONVERSATION_KINDS
-            else _hour(number)
+            else _hourly_timestamp(number)
             if kind == "date"
             else self._cell_value(name, kind, tokens[name], number * 31 + place)
             for place, (name, kind) in enumerate(self.columns.items())
@@ -140,25 +140,26 @@ class Maker:
             choices = json.loads(kind)
             return choices[number % len(choices)]
         if kind == "turn":
-            return {"from": "gpt", "value": text(tokens, number)}
+            return {"from": "gpt", "value": generate_text(tokens, number)}
         if kind == "message":
-            return {"role": "assistant", "content": text(tokens, number)}
+            return {"role": "assistant", "content": generate_text(tokens, number)}
         if kind in _ROLE_BY_KIND:
-            return [{"role": _ROLE_BY_KIND[kind], "content": text(tokens, number)}]
+            return [{"role": _ROLE_BY_KIND[kind], "content": generate_text(tokens, number)}]
         if kind in ("image", "audio", "video"):
             return self.media.get(kind, "")
         if kind in ("images", "audios", "videos"):
             return [self.media.get(kind.removesuffix("s"), "")]
         if kind == "exchanges":
             half = max(1, tokens // 2)
-            return [{"user": text(half // 4, number + part), "assistant": text(half * 3 // 4, number + part + 2)}
+            return [{"user": generate_text(half // 4, number + part),
+                     "assistant": generate_text(half * 3 // 4, number + part + 2)}
                     for part in (0, 1)]  # fmt: skip
         if kind == "ints":
             return [number % 5, (number + 1) % 5]
         if kind in ("tools", "calls"):
             return _function_call_json(kind, number)
         if kind == "texts":
-            return [text(tokens // 2, number), text(tokens // 2, number + 1)]
+            return [generate_text(tokens // 2, number), generate_text(tokens // 2, number + 1)]
         if kind == "id":
             return str(number)
         if kind in ("int", "label"):
@@ -169,9 +170,11 @@ class Maker:
             return number % 2 == 0
         if kind == "flags":
             return [number % 2 == 0, number % 3 == 0]
-        return f"{text(tokens, number)} #### {number % 10}" if name == "answer" else text(tokens, number)
+        return (
+            f"{generate_text(tokens, number)} #### {number % 10}" if name == "answer" else generate_text(tokens, number)
+        )
 
-    def _conversation(
+    def _conversation_turns(
         self, kind: str, shared_tokens: int, number: int, tokens: int, last_number: int
     ) -> list[dict[str, Any]]:
         """Two exchanges, with the image in the first question.
@@ -181,8 +184,9 @@ class Maker:
         """
         sees = [tag for tag in ("image", "video", "audio") if {tag, f"{tag}s"} & set(self.columns)]
         opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
-        said = [(opening + text(shared_tokens // 8, number), text(shared_tokens * 3 // 8, number + 1)),
-                (text(shared_tokens // 8, number + 2), text(tokens * 3 // 8, last_number + 3))]  # fmt: skip
+        questions = (opening + generate_text(shared_tokens // 8, number), generate_text(shared_tokens // 8, number + 2))
+        replies = (generate_text(shared_tokens * 3 // 8, number + 1), generate_text(tokens * 3 // 8, last_number + 3))
+        said = list(zip(questions, replies, strict=True))
         role, content, asks, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )
@@ -199,8 +203,8 @@ class Maker:
 _FIRST_HOUR = datetime.datetime(2016, 7, 1)
 
 
-def _hour(number: int) -> str:
-    """The time of a row in a table: one row each hour."""
+def _hourly_timestamp(number: int) -> str:
+    """The timestamp of a row in a generated time series: one row each hour."""
     return str(_FIRST_HOUR + datetime.timedelta(hours=number))
 
 
@@ -212,7 +216,7 @@ def _message_with_content_parts(message: dict[str, str], media_types: list[str])
 
 def _function_call_json(kind: str, number: int) -> str:
     """A JSON string with one function, or with one call of it."""
-    name, asked = f"look_up_{number % 5}", text(1, number)
+    name, asked = f"look_up_{number % 5}", generate_text(1, number)
     if kind == "calls":
         return json.dumps([{"name": name, "arguments": {"word": asked}}])
     word = {"word": {"description": "What is looked up.", "type": "str"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 from gonogo.evidence.published.models import TokenizerLayout
 from gonogo.prepare.generated.sentencepiece import sentencepiece_model
-from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id, words_of
+from gonogo.prepare.generated.vocabulary import merges_for_layout, tokens_by_id, word_tokens
 
 # The names under which the slow classes look for their sentencepiece file.
 _MODEL_FILES = {
@@ -23,14 +23,14 @@ _SPLIT_PATTERN = (
 def tokenizer_files(layout: TokenizerLayout, processor: str | None = None) -> dict[str, bytes]:
     """The tokenizer's files by name, for the fast and the slow class. ``processor`` is the processor's class."""
     singles, merges = (
-        merges_for_layout(layout) if layout.kind in ("bytes", "pieces", "clip") else (words_of(layout), [])
+        merges_for_layout(layout) if layout.kind in ("bytes", "pieces", "clip") else (word_tokens(layout), [])
     )
     tokens = tokens_by_id(layout, [*singles, *("".join(merge) for merge in merges)])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     files = {
         "tokenizer.json": _json_bytes(_tokenizer_json(layout, tokens, vocabulary, merges)),
         "tokenizer_config.json": _json_bytes(_tokenizer_config(layout, processor)),
-        "special_tokens_map.json": _json_bytes(_special_token_roles(layout)),
+        "special_tokens_map.json": _json_bytes(_special_tokens_by_role(layout)),
     }
     if layout.kind in ("bytes", "clip"):
         special = layout.special_tokens()
@@ -155,7 +155,7 @@ _PARTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _special_token_roles(layout: TokenizerLayout) -> dict[str, Any]:
+def _special_tokens_by_role(layout: TokenizerLayout) -> dict[str, Any]:
     found = {"bos_token": layout.bos, "eos_token": layout.eos, "unk_token": layout.unk, "pad_token": layout.pad,
              "cls_token": layout.cls, "sep_token": layout.sep, "mask_token": layout.mask}  # fmt: skip
     return {role: token for role, token in found.items() if token is not None}
@@ -171,7 +171,7 @@ def _tokenizer_config(layout: TokenizerLayout, processor: str | None) -> dict[st
                           "single_word": False, "special": token not in layout.plain}
             for number, token in layout.special_tokens().items()
         },
-        **_special_token_roles(layout),
+        **_special_tokens_by_role(layout),
         **layout.named,
     }  # fmt: skip
     if layout.kind == "pieces":

@@ -73,7 +73,7 @@ def merges_for_layout(layout: TokenizerLayout) -> tuple[list[str], list[Merge]]:
     return singles, made[: max(0, room)]
 
 
-def words_of(layout: TokenizerLayout) -> list[str]:
+def word_tokens(layout: TokenizerLayout) -> list[str]:
     """The tokens of a WordPiece or Unigram vocabulary: letters and pairs, at the start of a word and inside."""
     pairs = ["".join(pair) for pair in itertools.product(ascii_lowercase, repeat=2)]
     if layout.kind == "words":

@@ -39,14 +39,14 @@ _SHARDS = 2
 _FEWEST_SAMPLES = 64
 _MAX_SAMPLES = 4096
 _MAX_DIMENSIONS = 6
-_ARRAYS_GENERATED = translated("generated arrays: the code that reads them tells their dtype and shape")
+_ARRAYS_GENERATED = translated("generated arrays, with the dtype and shape that the code reads")
 _TOKENS_GENERATED = translated("generated files of token ids")
 
 
-def array_input(
+def infer_array_input(
     path: str, failure: Failure, runs: Sequence[Run], known: Sequence[RequiredInput]
 ) -> RequiredInput | None:
-    """What the program looked for in vain as files of arrays, if the code that looked for it reads such files.
+    """A missing path as files of arrays, if the code that tried to open it reads such files; else None.
 
     ``path`` is an absolute path: of a folder, of one file, or a pattern.
     """
@@ -58,19 +58,21 @@ def array_input(
     folder = not suffix or glob.has_magic(path)
     if folder and not any(scope.calls(*_LISTING_CALLS)):
         return None
-    reads = next((found for one in (scope, whole) if (found := _reader(one))), None)
+    reads = next((found for one in (scope, whole) if (found := _array_reader(one))), None)
     if reads is None or (suffix and not folder and suffix != _READERS[reads]):
         return None
     wanted = RequiredInput("data", path, "", path, "can-be-made", why=_ARRAYS_GENERATED, format=ARRAY_FORMAT)
     wanted.suffix = suffix or _READERS[reads]
-    if _is_of_tokens(whole, reads):
+    if _reads_tokens(whole, reads):
         wanted.why = _TOKENS_GENERATED
         wanted.layout = ArrayLayout("uint16" if wanted.suffix == ".npy" else "int64", (_TOKEN_COUNT,))
         wanted.rows = _SHARDS
     else:
-        wanted.layout = ArrayLayout("int64", ()) if _is_of_labels(path) else ArrayLayout("float32", (_free(known),))
+        wanted.layout = (
+            ArrayLayout("int64", ()) if _has_label_name(path) else ArrayLayout("float32", (_unused_size(known),))
+        )
         wanted.rows = min(max(rows_for_two_steps(runs[0]), _FEWEST_SAMPLES), _MAX_SAMPLES)
-    chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.holds(one))
+    chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.contains(one))
     chosen = chosen or any(scope.calls("*.startswith", "*.endswith"))
     if folder and chosen and not glob.has_magic(path):
         said = (scope.strings(), whole.strings())  # a parameter's values are where the class is used
@@ -78,8 +80,8 @@ def array_input(
     return wanted
 
 
-def read_as_arrays(record: RankRecord, runs: Sequence[Run], required_inputs: list[RequiredInput]) -> bool:
-    """Turn generated folders of rows into folders of arrays where the failing code reads those; whether any was."""
+def replace_rows_by_arrays(record: RankRecord, runs: Sequence[Run], required_inputs: list[RequiredInput]) -> bool:
+    """Turn generated folders of rows into folders of arrays where the failing code reads arrays; whether any was."""
     if record.failure is None:
         return False
     listed = {os.path.abspath(one.name) for one in record.absent if one.kind == "made"}
@@ -87,14 +89,14 @@ def read_as_arrays(record: RankRecord, runs: Sequence[Run], required_inputs: lis
     for at, one in enumerate(required_inputs):
         if one.kind != "data" or one.state != "made" or one.layout is not None or one.path not in listed:
             continue
-        arrays = array_input(one.path, record.failure, runs, required_inputs)
+        arrays = infer_array_input(one.path, record.failure, runs, required_inputs)
         if arrays is not None and not os.path.splitext(one.path)[1]:
             required_inputs[at], changed = arrays, True
     return changed
 
 
-def _reader(scope: ReadScope) -> str | None:
-    """The function with which the scope reads arrays; a checkpoint, whose parts it takes by name, is none."""
+def _array_reader(scope: ReadScope) -> str | None:
+    """The function with which the scope reads arrays, such as ``numpy.load``; loading a checkpoint doesn't count."""
     for name in _READERS:
         for call in scope.calls(name):
             above = scope.script.parent(call.node)
@@ -103,8 +105,8 @@ def _reader(scope: ReadScope) -> str | None:
     return None
 
 
-def _is_of_tokens(scope: ReadScope, reader: str) -> bool:
-    """Whether what is read is named after tokens, where it is read or assigned."""
+def _reads_tokens(scope: ReadScope, reader: str) -> bool:
+    """Whether the code that reads the arrays mentions tokens."""
     for call in scope.calls(reader):
         around = scope.script.enclosing_function(call.node)
         if uses_name(around if around is not None else call.node, "token", "tokens"):
@@ -112,17 +114,17 @@ def _is_of_tokens(scope: ReadScope, reader: str) -> bool:
     return False
 
 
-def _is_of_labels(path: str) -> bool:
+def _has_label_name(path: str) -> bool:
     return bool(_LABEL_WORDS & set(split_identifier(os.path.basename(path.rstrip("/")))))
 
 
-def _free(known: Sequence[RequiredInput], *more: int) -> int:
-    """A size that no generated array has yet."""
+def _unused_size(known: Sequence[RequiredInput], *more: int) -> int:
+    """A dimension size that no generated array has yet, so that an error that states it points to one dimension."""
     taken = {size for one in known if one.layout is not None for size in one.layout.shape} | set(more)
     return next((size for size in FREE_SIZES if size not in taken), FREE_SIZES[-1])
 
 
-def file_names(wanted: RequiredInput, rows: int) -> Iterator[str]:
+def array_file_names(wanted: RequiredInput, rows: int) -> Iterator[str]:
     """The names of the files in a folder, or of those that match a pattern; sorted names are in order."""
     pattern = os.path.basename(wanted.path or "")
     for split in wanted.splits or ("",):
@@ -143,7 +145,7 @@ def refine_arrays(
         return False
     seen.add(_paths_and_layouts(arrays))
     before = [one.layout for one in arrays]
-    for demand in (_dtype_asked, _tokens_asked, _dimensions_asked, _size_asked):
+    for demand in (_fix_dtype, _fix_token_count, _fix_ndim, _fix_size):
         changed = demand(failure, arrays)
         if changed is None:
             continue
@@ -173,34 +175,35 @@ _FLOATS_ASKED = re.compile(
 )
 
 
-def _dtype_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+def _fix_dtype(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+    """The array whose dtype the error message rejects, with the dtype that it expects."""
     for pattern, wanted in ((_WHOLE_NUMBERS_ASKED, "int64"), (_FLOATS_ASKED, "float32")):
         if pattern.search(failure.message):
-            others = [one for one in arrays if _require_layout(one).dtype.startswith("int") != (wanted == "int64")]
-            if (one := _of_operands(failure, others)) is not None:
-                return one, msgspec.structs.replace(_require_layout(one), dtype=wanted)
+            others = [one for one in arrays if _layout_or_fail(one).dtype.startswith("int") != (wanted == "int64")]
+            if (one := _find_array_by_operand(failure, others)) is not None:
+                return one, msgspec.structs.replace(_layout_or_fail(one), dtype=wanted)
     return None
 
 
 _TOO_FEW_NUMBERS = re.compile(r"is invalid for input of size \d+|index \d+ is out of bounds|low >= high|out of range")
 
 
-def _tokens_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
-    """More tokens in a shard: the piece of all ranks went beyond its end."""
+def _fix_token_count(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+    """An array of tokens with more of them, where the program read beyond its end."""
     if _TOO_FEW_NUMBERS.search(failure.message) is None:
         return None
     for one in arrays:
-        count = math.prod(_require_layout(one).shape)
+        count = math.prod(_layout_or_fail(one).shape)
         if _TOKEN_COUNT <= count < _MAX_TOKEN_COUNT:
-            return one, msgspec.structs.replace(_require_layout(one), shape=(count * 4,))
+            return one, msgspec.structs.replace(_layout_or_fail(one), shape=(count * 4,))
     return None
 
 
-def _of_dimensions(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
-    """The array of which a batch, or one sample, has as many dimensions as the message says."""
+def _find_array_by_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
+    """The array whose batch, or single sample, has the number of dimensions that the message states."""
     match = _RANGE.search(failure.message)
     for more in (1, 0) if match else ():
-        found = [one for one in arrays if match is not None and len(_require_layout(one).shape) + more == int(match[1])]
+        found = [one for one in arrays if match is not None and len(_layout_or_fail(one).shape) + more == int(match[1])]
         if found:
             return found[0]
     return None
@@ -216,11 +219,12 @@ _MISSING_DIMENSION = re.compile(
 )
 
 
-def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
-    named = _of_dimensions(failure, arrays)
-    floats = (one for one in arrays if _require_layout(one).dtype == "float32")
-    one = named or _of_operands(failure, arrays) or next(floats, arrays[0])
-    shape = _require_layout(one).shape
+def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+    """The array with the number of dimensions that the error message expects."""
+    named = _find_array_by_ndim(failure, arrays)
+    floats = (one for one in arrays if _layout_or_fail(one).dtype == "float32")
+    one = named or _find_array_by_operand(failure, arrays) or next(floats, arrays[0])
+    shape = _layout_or_fail(one).shape
     change = 0
     if match := _UNPACKED.search(failure.message):
         change = int(match[2]) - int(match[3]) if match[3] else 1 if match[1] == "not enough" else -1
@@ -234,11 +238,11 @@ def _dimensions_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Cha
     if change == 0 or len(shape) + change < 0:
         return None
     if change < 0:
-        return one, msgspec.structs.replace(_require_layout(one), shape=shape[:change])
+        return one, msgspec.structs.replace(_layout_or_fail(one), shape=shape[:change])
     added: list[int] = []
     for _ in range(change):
-        added.append(_free(arrays, *added) if _require_layout(one).dtype == "float32" else 1)
-    return one, msgspec.structs.replace(_require_layout(one), shape=(*shape, *added))
+        added.append(_unused_size(arrays, *added) if _layout_or_fail(one).dtype == "float32" else 1)
+    return one, msgspec.structs.replace(_layout_or_fail(one), shape=(*shape, *added))
 
 
 _PICTURE_SIZE = re.compile(r"height|width|image|input size|spatial|resolution", re.IGNORECASE)
@@ -254,8 +258,8 @@ _SIZE_PATTERNS = (
 )
 
 
-def _size_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
-    """Another size for the dimension that the message names by its present size."""
+def _fix_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+    """The array with another size for the dimension whose current size the message states."""
     pairs = [
         (int(match[had]), int(match[wanted]))
         for pattern, (had, wanted) in _SIZE_PATTERNS
@@ -269,36 +273,36 @@ def _size_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | 
                 pairs.append((had, others[0]))
     for had, wanted in pairs:
         for one in arrays:
-            shape = _require_layout(one).shape
+            shape = _layout_or_fail(one).shape
             if had in shape and had in FREE_SIZES and 0 < wanted < 1 << 20:
                 sides = set(shape[-2:]) if _PICTURE_SIZE.search(failure.message) else set()
                 changed = {had} | (sides & set(FREE_SIZES) if had in sides else set())  # pictures are square
                 sizes = tuple(wanted if size in changed else size for size in shape)
-                return one, msgspec.structs.replace(_require_layout(one), shape=sizes)
-    return _product_asked(failure, arrays)
+                return one, msgspec.structs.replace(_layout_or_fail(one), shape=sizes)
+    return _fix_flattened_size(failure, arrays)
 
 
-def _product_asked(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
-    """The size of one flattened dimension where a view or a layer names the product of several."""
+def _fix_flattened_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
+    """The array with another size for one of the dimensions that were flattened into the size in the message."""
     match = _PRODUCT.search(failure.message)
     if match is None:
         return None
     had, wanted = int(match[1]), int(match[2])
     for one in arrays:
-        for at in _require_layout(one).free:
-            size = _require_layout(one).shape[at]
+        for at in _layout_or_fail(one).undetermined_dimensions:
+            size = _layout_or_fail(one).shape[at]
             if had % size == 0 and wanted * size % had == 0:
-                shape = list(_require_layout(one).shape)
+                shape = list(_layout_or_fail(one).shape)
                 shape[at] = wanted * size // had
-                return one, msgspec.structs.replace(_require_layout(one), shape=tuple(shape))
+                return one, msgspec.structs.replace(_layout_or_fail(one), shape=tuple(shape))
     return None
 
 
-def _of_operands(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
-    """The array whose batch is an operand of the operator that failed; the only one, if there is one."""
+def _find_array_by_operand(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
+    """The array whose batch is an operand of the operator that failed, or the only array."""
     for operand in failure.operands:
         for one in arrays:
-            if _is_batch_of(operand, _require_layout(one)):
+            if _is_batch_of(operand, _layout_or_fail(one)):
                 return one
     return arrays[0] if len(arrays) == 1 else None
 
@@ -309,6 +313,6 @@ def _is_batch_of(operand: Operand, layout: ArrayLayout) -> bool:
     return operand.shape[1:] == layout.shape or operand.shape == layout.shape
 
 
-def _require_layout(one: RequiredInput) -> ArrayLayout:
+def _layout_or_fail(one: RequiredInput) -> ArrayLayout:
     assert one.layout is not None
     return one.layout

@@ -30,15 +30,15 @@ _SHORTEST_PIECE = 4
 _PRODUCED = translated("{text}; {place} writes it: run that step first, or put a few files of its output there")
 
 
-def with_producer(text: Text, path: str, folder: Path) -> Text:
-    """A sentence about a missing file or folder, with the place in the project at which it is written, if any is."""
-    place = producer_of(os.path.normpath(folder / path), folder)
+def name_producer(text: Text, path: str, folder: Path) -> Text:
+    """A sentence about a missing file, extended by the place in the project that writes the file, if there is one."""
+    place = find_producer(os.path.normpath(folder / path), folder)
     return text if place is None else _PRODUCED.format(text=text, place=place)
 
 
 def reason_with_producer(reason: Reason, path: str, folder: Path) -> Reason:
-    """As :func:`with_producer`, where the next step then is to run what writes the file."""
-    place = producer_of(os.path.normpath(folder / path), folder)
+    """As :func:`name_producer`, where the next step then is to run what writes the file."""
+    place = find_producer(os.path.normpath(folder / path), folder)
     if place is None:
         return reason
     after = rehearse_again(purpose=Purpose.AFTER_STEP, subject=place)
@@ -46,13 +46,13 @@ def reason_with_producer(reason: Reason, path: str, folder: Path) -> Reason:
 
 
 @functools.lru_cache(maxsize=64)
-def producer_of(path: str, folder: Path) -> str | None:
+def find_producer(path: str, folder: Path) -> str | None:
     """``FILE:LINE`` at which a script below ``folder`` writes the file or folder at an absolute path; None: none does.
 
     The name has to be in the call that writes it, or in what its arguments were computed from; failing that, in a
     script that writes files, for which its own line is given.
     """
-    pieces = list(_pieces(path))
+    pieces = list(_distinctive_parts(path))
     weaker: str | None = None
     for file in _python_files(folder):
         try:
@@ -62,13 +62,13 @@ def producer_of(path: str, folder: Path) -> str | None:
         if len(source.data) > _MAX_BYTES or not any(piece.encode() in source.data for piece in pieces):
             continue
         script = Script(source)
-        writes = [call for call in script.calls(*_WRITERS) if _writes(call)] if script.tree is not None else []
+        writes = [call for call in script.calls(*_WRITERS) if _writes_file(call)] if script.tree is not None else []
         shown = os.path.relpath(file, folder)
         for call in writes:
-            said = set(_strings(script, call.node, 0))
+            said = set(_resolved_strings(script, call.node, 0))
             if any(piece in one for piece in pieces for one in said):
                 return f"{shown}:{call.line}"
-        if writes and weaker is None and not _trains(script):
+        if writes and weaker is None and not _is_training_script(script):
             naming = [
                 (len(node.value), node.lineno)  # the shortest is the name itself, rather than a text about it
                 for node in script.nodes(ast.Constant)
@@ -79,8 +79,8 @@ def producer_of(path: str, folder: Path) -> str | None:
     return weaker
 
 
-def _pieces(path: str) -> Iterator[str]:
-    """What a script that writes the path would name: the file without its number, or the folder."""
+def _distinctive_parts(path: str) -> Iterator[str]:
+    """What a script that writes the path would contain: the file name without its number, or the folder."""
     name = os.path.basename(path.rstrip("/"))
     stem = re.split(r"\d+(?:\.\w+)?$|\*", name)[0] or name
     for piece in (name, stem):
@@ -105,8 +105,8 @@ def _python_files(folder: Path) -> Iterator[Path]:
                 yield Path(at, name)
 
 
-def _writes(call: Call) -> bool:
-    """Whether a call writes; those that open a file for several purposes state that they write."""
+def _writes_file(call: Call) -> bool:
+    """Whether a call writes a file; ``open`` does only in a mode for writing."""
     if call.method not in _OPENING:
         return True
     modes = [call.keyword("mode"), *(call.argument(at) for at in range(min(3, len(call.node.args))))]
@@ -115,7 +115,7 @@ def _writes(call: Call) -> bool:
     )
 
 
-def _strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
+def _resolved_strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
     """The string constants in an expression, and in what the names in it were computed from."""
     for one in ast.walk(node):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
@@ -123,9 +123,9 @@ def _strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
         elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and depth < _MAX_DEPTH:
             bound = script.bound_to(one)
             if bound is not one:
-                yield from _strings(script, bound, depth + 1)
+                yield from _resolved_strings(script, bound, depth + 1)
 
 
-def _trains(script: Script) -> bool:
+def _is_training_script(script: Script) -> bool:
     """Whether a script trains: then it names its data to read it, and writes checkpoints."""
     return any(True for _ in script.calls("*.backward", "*.train", "*Trainer"))

@@ -23,13 +23,13 @@ class ReadScope:
         first, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", None)
         self._lines = range(first, (last if last is not None else 1 << 30) + 1)
 
-    def holds(self, node: ast.AST) -> bool:
+    def contains(self, node: ast.AST) -> bool:
         """Whether a node of the script is in it."""
         return getattr(node, "lineno", 0) in self._lines
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """The calls in it whose callee matches a pattern of :meth:`Script.calls`."""
-        return (call for call in self.script.calls(*patterns) if self.holds(call.node))
+        return (call for call in self.script.calls(*patterns) if self.contains(call.node))
 
     def strings(self) -> set[str]:
         """All string constants in it."""

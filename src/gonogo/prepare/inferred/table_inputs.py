@@ -32,11 +32,11 @@ _MAX_SERIES = 5000
 _MAX_CELLS = 12_000_000
 _DATED_ROWS = 4096
 _PLAIN_ROWS = 512
-_TABLE_GENERATED = translated("a generated table with the columns that the code names: {columns}")
+_TABLE_GENERATED = translated("a generated table with the columns that the code reads: {columns}")
 
 
-def table_input(path: str, failure: Failure, runs: Sequence[Run]) -> RequiredInput | None:
-    """The table that the program looked for in vain, if pandas reads it and numbers are made of it."""
+def infer_table_input(path: str, failure: Failure, runs: Sequence[Run]) -> RequiredInput | None:
+    """A missing file as a table of numbers, if pandas reads it and the code turns it into numbers; else None."""
     if not path.lower().endswith(TABLE_SUFFIXES):
         return None
     for scope in scopes_at_failure(failure):
@@ -64,32 +64,32 @@ def columns_text(columns: Iterable[str]) -> str:
 
 def table_columns(scope: ReadScope, run: Run) -> dict[str, str]:
     """The columns that the scope takes from a table, each with its kind; empty if it makes no numbers of them."""
-    if any(scope.calls("*tokenizer", "*.tokenizer")) or not _makes_numbers(scope):
+    if any(scope.calls("*tokenizer", "*.tokenizer")) or not _converts_to_numbers(scope):
         return {}
     dates = set(_date_columns(scope, run))
     found: dict[str, str] = {}
-    for name in (*dates, *_named(scope, run)):
+    for name in (*dates, *_columns_taken_by_name(scope, run)):
         found.setdefault(
-            name, "date" if name in dates or _DATE_WORDS & set(split_identifier(name)) else _kind(scope, name)
+            name, "date" if name in dates or _DATE_WORDS & set(split_identifier(name)) else _column_kind(scope, name)
         )
-    for name in _computed(scope):
+    for name in _derived_columns(scope):
         if name not in dates:
             found.pop(name, None)
     numbers = sum(kind == "float" for kind in found.values())
     if any(isinstance(node, ast.Attribute) and node.attr == "columns" for node in ast.walk(scope.node)):
-        for number in range(max(_series(run) - numbers, 0)):
+        for number in range(max(_series_count(run) - numbers, 0)):
             found.setdefault(str(number), "float")
     return found
 
 
-def _makes_numbers(scope: ReadScope) -> bool:
+def _converts_to_numbers(scope: ReadScope) -> bool:
     return any(scope.calls(*_NUMBER_SIGNS)) or any(
         isinstance(node, ast.Attribute) and node.attr == "values" for node in ast.walk(scope.node)
     )
 
 
-def _series(run: Run) -> int:
-    """How many series the launch states for the model; 0 if it doesn't."""
+def _series_count(run: Run) -> int:
+    """How many time series the launch's options state for the model (``--enc_in``); 0 if none does."""
     stated = [name for name in _SERIES_OPTIONS if str(run.arguments.get(name).value).isdecimal()]
     stated.sort(key=lambda name: run.arguments.source_of(name) == "script")  # the launch's own come first
     return min(int(str(run.arguments.get(stated[0]).value)), _MAX_SERIES) if stated else 0
@@ -99,11 +99,11 @@ def _date_columns(scope: ReadScope, run: Run) -> Iterator[str]:
     for call in scope.calls("*.to_datetime"):
         for node in ast.walk(call.node.args[0]) if call.node.args else ():
             if isinstance(node, ast.Subscript):
-                yield from _strings(scope, node.slice, run)
+                yield from _strings_in_expression(scope, node.slice, run)
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr != "values":
                 yield node.attr
     for call in scope.calls(*_READERS):
-        yield from _strings(scope, call.keyword_node("parse_dates"), run)
+        yield from _strings_in_expression(scope, call.keyword_node("parse_dates"), run)
 
 
 _NAMING_CALLS = {
@@ -116,18 +116,18 @@ _NAMING_CALLS = {
 }
 
 
-def _named(scope: ReadScope, run: Run) -> Iterator[str]:
+def _columns_taken_by_name(scope: ReadScope, run: Run) -> Iterator[str]:
     """The columns that are taken by name, in the order of the script."""
     for node in ast.walk(scope.node):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_table_like(scope, node.value):
-            yield from _strings(scope, node.slice, run)
+            yield from _strings_in_expression(scope, node.slice, run)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _NAMING_CALLS:
             call = scope.script.call_at(node)
             keyword = _NAMING_CALLS[node.func.attr]
-            yield from _strings(scope, argument_node(call, 0, *((keyword,) if keyword else ())), run)
+            yield from _strings_in_expression(scope, argument_node(call, 0, *((keyword,) if keyword else ())), run)
     for call in scope.calls(*_READERS):
         for keyword in ("usecols", "index_col"):
-            yield from _strings(scope, call.keyword_node(keyword), run)
+            yield from _strings_in_expression(scope, call.keyword_node(keyword), run)
 
 
 _OPTION_HOLDERS = frozenset({"environ", "args", "config", "cfg", "opt", "options", "kwargs", "params", "parameters"})
@@ -139,7 +139,7 @@ def _is_table_like(scope: ReadScope, node: ast.expr) -> bool:
     return not literal and last_name(node) not in _OPTION_HOLDERS
 
 
-def _strings(scope: ReadScope, node: ast.expr | None, run: Run) -> Iterator[str]:
+def _strings_in_expression(scope: ReadScope, node: ast.expr | None, run: Run) -> Iterator[str]:
     """The strings in an expression: constants, lists of them, and options by their value (``args.target``)."""
     if node is None:
         return
@@ -149,14 +149,14 @@ def _strings(scope: ReadScope, node: ast.expr | None, run: Run) -> Iterator[str]
         yield from (value for value in values if type(value) is str)
     elif isinstance(node, ast.List | ast.Tuple):
         for one in node.elts:
-            yield from _strings(scope, one, run)
+            yield from _strings_in_expression(scope, one, run)
     elif isinstance(node, ast.BinOp):
-        yield from _strings(scope, node.left, run)
-        yield from _strings(scope, node.right, run)
+        yield from _strings_in_expression(scope, node.left, run)
+        yield from _strings_in_expression(scope, node.right, run)
     elif isinstance(node, ast.Name | ast.Attribute):
         bound = scope.script.bound_to(node)
         if bound is not node:
-            yield from _strings(scope, bound, run)
+            yield from _strings_in_expression(scope, bound, run)
         elif last_name(node) not in ("columns", "values") and (given := resolve_option(run, last_name(node))):
             yield given
         elif default := _parameter_default(scope, last_name(node)):
@@ -174,8 +174,8 @@ def _parameter_default(scope: ReadScope, name: str) -> str:
     return ""
 
 
-def _computed(scope: ReadScope) -> set[str]:
-    """The columns that the code assigns before it takes them."""
+def _derived_columns(scope: ReadScope) -> set[str]:
+    """The columns that the code itself adds to the table before it reads them."""
     stored: dict[str, int] = {}
     loaded: dict[str, int] = {}
     for node in ast.walk(scope.node):
@@ -187,7 +187,7 @@ def _computed(scope: ReadScope) -> set[str]:
     return {name for name, line in stored.items() if loaded.get(name, line + 1) > line}
 
 
-def _kind(scope: ReadScope, name: str) -> str:
+def _column_kind(scope: ReadScope, name: str) -> str:
     """``label`` for whole numbers (``table["churned"].astype(int)``) and classes by name, ``float`` for others."""
     if _CLASS_WORDS & set(split_identifier(name)):
         return "label"

@@ -33,8 +33,8 @@ def packages_for(
     """
     if file is None:
         return build_overlay(with_packages, report_progress, unconfined=unconfined)
-    from gonogo.prepare.packages.consent import agree
+    from gonogo.prepare.packages.consent import require_consent
     from gonogo.prepare.packages.full_environment import build_full_environment
 
-    consent = functools.partial(agree, yes=yes)
+    consent = functools.partial(require_consent, yes=yes)
     return build_full_environment(file, with_packages, as_of, report_progress, consent=consent, unconfined=unconfined)

@@ -17,9 +17,15 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text, translated
-from gonogo.prepare.packages.building import BuildFailed, BuiltWheel, built
+from gonogo.prepare.packages.building import BuildFailed, BuiltWheel, build_wheel
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.sources import SourceUnavailable, clone_repository, download, download_archive, shown
+from gonogo.prepare.packages.sources import (
+    SourceUnavailable,
+    clone_repository,
+    download,
+    download_archive,
+    url_without_credentials,
+)
 
 _WHEEL_NAME_PATTERN = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
@@ -35,7 +41,7 @@ POSSIBLY_FROM_OTHER_URL = translated(
 
 def describe_package_url(name: str, address: str) -> Text:
     """A package with its address, as reports call it."""
-    return Text(f"{name} from {shown(address)}", f"{name}（来自 {shown(address)}）")
+    return Text(f"{name} from {url_without_credentials(address)}", f"{name}（来自 {url_without_credentials(address)}）")
 
 
 @dataclass
@@ -50,7 +56,7 @@ class FetchedPackages:
     """The versions of packages that were built here."""
 
 
-def fetch(
+def fetch_from_urls(
     addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, report_progress: Say, *, unconfined: bool
 ) -> FetchedPackages:
     """Fetch each URL into a new folder, and build what isn't a wheel."""
@@ -75,7 +81,9 @@ def _build_wheel_from_url(
     name: str, address: str, folder: Path, report_progress: Say, *, unconfined: bool
 ) -> BuiltWheel:
     if address.startswith("git+"):
-        return built(clone_repository(address, folder, report_progress), name, report_progress, unconfined=unconfined)
+        return build_wheel(
+            clone_repository(address, folder, report_progress), name, report_progress, unconfined=unconfined
+        )
     path, _, fragment = address.partition("#")
     file_name = path.partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
     if not re.match(r"https?://", address):
@@ -88,11 +96,11 @@ def _build_wheel_from_url(
             raise SourceUnavailable("it is not what its address says (sha256)")
         return BuiltWheel(folder / file_name, canonicalize_name(wheel[1]), wheel[2])
     if _ARCHIVE.search(path.partition("?")[0]):
-        return built(download_archive(address, folder), name, report_progress, unconfined=unconfined)
+        return build_wheel(download_archive(address, folder), name, report_progress, unconfined=unconfined)
     raise SourceUnavailable("the address names no repository, archive or wheel")
 
 
-def installed_from(name: str, address: str) -> bool:
+def is_installed_from(name: str, address: str) -> bool:
     """Whether this Python's package of that name was installed from that address (PEP 610)."""
     try:
         told = msgspec.json.decode(metadata.distribution(name).read_text("direct_url.json") or "{}")
@@ -104,7 +112,7 @@ def installed_from(name: str, address: str) -> bool:
 
 def _normalize_address(address: str) -> str:
     """A URL without its revision and optional parts, for comparison."""
-    bare = shown(address).removeprefix("git+").partition("#")[0]
+    bare = url_without_credentials(address).removeprefix("git+").partition("#")[0]
     scheme, _, rest = bare.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host}{slash}{path.partition('@')[0].removesuffix('.git')}".lower()

@@ -76,7 +76,7 @@ class BuiltWheel:
     version: str
 
 
-def built(source: PackageSource, name: str, report_progress: Say, *, unconfined: bool = False) -> BuiltWheel:
+def build_wheel(source: PackageSource, name: str, report_progress: Say, *, unconfined: bool = False) -> BuiltWheel:
     """The wheel of these sources, built unless the cache has it. ``name`` is used in messages.
 
     Raises BuildFailed, and UserError if this machine has no means to confine the build.
@@ -143,7 +143,7 @@ def _is_metadata(entry: zipfile.ZipInfo) -> bool:
 
 
 class _WheelBuild:
-    """One build: its environment, which is read-only for its steps, and the steps, each in its own confined world."""
+    """One PEP 517 build: its environment, and its steps, each in a confined world that can't write to it."""
 
     def __init__(
         self, source: PackageSource, name: str, folder: Path, report_progress: Say, *, unconfined: bool
@@ -164,14 +164,14 @@ class _WheelBuild:
     def run(self) -> Path:
         """Build the wheel, in the build's folder. Raises BuildFailed."""
         self._make_environment()
-        table = self._step("system", "", [])
-        system = _build_system(table)
+        table = self._run_backend_hook("system", "", [])
+        system = _read_build_system(table)
         backend, backend_path = str(system["build-backend"]), list(system["backend-path"])
         with_own = self._name in BUILD_REQUIRES_TORCH
         if with_own:
             self._expose_own_packages()
-        own_rules = [*BUILD_PACKAGES, *broken_by_own_packages(self._source.path)] if with_own else []
-        self._require([*system["requires"], *own_rules])
+        own_rules = [*BUILD_PACKAGES, *conflicting_requirements(self._source.path)] if with_own else []
+        self._install_build_requirements([*system["requires"], *own_rules])
         try:
             return self._run_build_steps(backend, backend_path)
         except BuildFailed as error:
@@ -180,17 +180,19 @@ class _WheelBuild:
         # The build imports packages that it doesn't declare, as packages do whose installation instructions say
         # `pip install --no-build-isolation`.
         self._expose_own_packages()
-        self._require(list(BUILD_PACKAGES))
+        self._install_build_requirements(list(BUILD_PACKAGES))
         return self._run_build_steps(backend, backend_path)
 
     def _run_build_steps(self, backend: str, backend_path: list[str]) -> Path:
-        asked = None if self._own_shown else self._step("requires", backend, backend_path)
+        asked = None if self._own_shown else self._run_backend_hook("requires", backend, backend_path)
         try:
             more = json.loads(asked or b"[]")
         except (ValueError, RecursionError):
             more = []
-        self._require([one for one in more if isinstance(one, str)] if isinstance(more, list) else [])
-        content = self._step("wheel", backend, backend_path)
+        self._install_build_requirements(
+            [one for one in more if isinstance(one, str)] if isinstance(more, list) else []
+        )
+        content = self._run_backend_hook("wheel", backend, backend_path)
         if content is None:
             raise BuildFailed("its build made no wheel")
         file = self._folder / self._wheel_name
@@ -214,7 +216,7 @@ class _WheelBuild:
         own = [place for place in sys.path if place.endswith("-packages")]
         (self._site_packages() / "own.pth").write_text("\n".join([*own, ""]), encoding="utf-8")
 
-    def _require(self, lines: Sequence[str]) -> None:
+    def _install_build_requirements(self, lines: Sequence[str]) -> None:
         """Install wheels. uv uses this Python, never the environment's, which would run code installed there."""
         wanted = []
         for line in lines:
@@ -242,7 +244,7 @@ class _WheelBuild:
 
     # -- its steps
 
-    def _step(self, step: str, backend: str, backend_path: list[str]) -> bytes | None:
+    def _run_backend_hook(self, step: str, backend: str, backend_path: list[str]) -> bytes | None:
         """Run one step in a confined world, and return what it wrote. Raises BuildFailed if it fails."""
         with _temporary_folder("gonogo-build-", Path(os.environ.get("TMPDIR") or tempfile.gettempdir())) as scratch:
             confinement = Confinement(scratch, unconfined=self._unconfined)
@@ -337,14 +339,14 @@ class _OutputTail:
         return self._kept.decode(errors="replace")
 
 
-def broken_by_own_packages(archive: Path) -> list[str]:
-    """What the sources say that the package needs, where this Python has another release of it.
+def conflicting_requirements(archive: Path) -> list[str]:
+    """The requirements in the sources' metadata that this Python's installed versions don't satisfy.
 
     A build that imports this Python's packages imports the package itself too, and so what the package needs: an
     older DeepSpeed asks for pydantic below 2.
     """
     found = []
-    for line in _declared_needs(archive):
+    for line in _declared_requirements(archive):
         with contextlib.suppress(InvalidRequirement):
             one = Requirement(line)
             have = installed_version(one.name)
@@ -354,7 +356,7 @@ def broken_by_own_packages(archive: Path) -> list[str]:
     return found
 
 
-def _declared_needs(archive: Path) -> list[str]:
+def _declared_requirements(archive: Path) -> list[str]:
     """The ``Requires-Dist`` of the sources' own metadata, or its ``requires.txt``; none if it can't be read."""
     try:
         with tarfile.open(archive) as content:
@@ -368,7 +370,7 @@ def _declared_needs(archive: Path) -> list[str]:
     return []
 
 
-def _build_system(table: bytes | None) -> dict[str, Any]:
+def _read_build_system(table: bytes | None) -> dict[str, Any]:
     """The ``[build-system]`` of the sources, which defaults to setuptools."""
     try:
         told = tomllib.loads((table or b"").decode("utf-8")).get("build-system")

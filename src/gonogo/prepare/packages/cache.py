@@ -24,12 +24,12 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.building import BuildFailed, built
+from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.index import available_releases
-from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
+from gonogo.prepare.packages.installers import FOLDER, installer_environment, pip_command
 from gonogo.prepare.packages.names import WHEEL_REQUIRED_PACKAGES
 from gonogo.prepare.packages.places import Say, cache_folder
-from gonogo.prepare.packages.sources import SourceUnavailable, release_of
+from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
 
 _REPORT_AFTER_SECONDS = 2.0
 _INSTALL_TIMEOUT = 900.0
@@ -115,7 +115,7 @@ def _install_package(
 ) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        _drop_abandoned(cache)
+        _delete_abandoned_folders(cache)
         filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=cache))
     except OSError as error:
         raise UserError(
@@ -140,7 +140,7 @@ def _install_package(
         shutil.rmtree(filling, ignore_errors=True)
 
 
-def _drop_abandoned(cache: Path) -> None:
+def _delete_abandoned_folders(cache: Path) -> None:
     for folder in cache.glob(".filling-*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER_SECONDS:
@@ -165,14 +165,14 @@ def _build_and_install(
     what = translated("looking for the sources of {name}").format(name=name)
     with tempfile.TemporaryDirectory(prefix="gonogo-sources-") as folder:
         try:
-            source = release_of(name, str(specifier), None, Path(folder) / "source", what, report_progress)
+            source = fetch_release_sources(name, str(specifier), None, Path(folder) / "source", what, report_progress)
         except SourceUnavailable:
             known = set(install_error.versions)
             with contextlib.suppress(UserError):
                 known |= set(available_releases(name))
             raise PackageNotInstallable(install_error.why, tuple(sorted(known))) from None
         try:
-            wheel = built(source, name, report_progress, unconfined=unconfined).wheel
+            wheel = build_wheel(source, name, report_progress, unconfined=unconfined).wheel
         except BuildFailed as error:
             raise PackageNotInstallable(f"its build failed: {error}", ()) from None
     _run_pip(f"{name}{specifier}", str(wheel), target, report_progress)
@@ -185,7 +185,12 @@ def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: 
     command = pip_command("install", *options, "--only-binary", ":all:", pip_target)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=FOLDER, env=surroundings()
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=FOLDER,
+            env=installer_environment(),
         )
         started = time.monotonic()
         try:

@@ -56,7 +56,7 @@ def find_compatible_release(
         folder = cached_or_installed_folder(name, SpecifierSet(f"=={version}"), report_progress)
         return not unmet_requirements(cached_package_requirements(folder, name), overlay_versions)
 
-    def is_wrong_alike(version: Version) -> bool:
+    def has_same_conflict(version: Version) -> bool:
         folder = cached_or_installed_folder(name, SpecifierSet(f"=={version}"), report_progress)
         return any(
             _requires_newer(found, overlay_versions) == older
@@ -76,7 +76,7 @@ def find_compatible_release(
             for release in available_releases(name)
             if release != installed_version and (release < installed_version) == older
         ]
-        found = _bisect_first(way[::-1] if older else way, lambda version: not is_wrong_alike(version))
+        found = _bisect_first(way[::-1] if older else way, lambda version: not has_same_conflict(version))
         return found if found is not None and meets_requirements(found) else None
     except (PackageNotInstallable, UserError):
         return None

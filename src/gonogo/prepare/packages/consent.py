@@ -67,8 +67,8 @@ _INSTALL_DECLINED = translated(
 )
 
 
-def agree(install_plan: PlannedInstall, *, yes: bool) -> None:
-    """Return if the packages may be installed. Raises InstallNotConfirmed otherwise."""
+def require_consent(install_plan: PlannedInstall, *, yes: bool) -> None:
+    """Ask the user whether the packages may be installed. Raises InstallNotConfirmed unless they agree."""
     project = _project_folder(install_plan.file)
     lines = _describe_packages(install_plan)
     if yes or project in _CONFIRMED_PROJECTS or set(install_plan.listed) <= _read_consent(project):

@@ -20,7 +20,7 @@ import gonogo
 from gonogo.confinement.trees import remove_tree
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.addresses import PACKAGE_NOT_INSTALLED, describe_package_url, fetch
+from gonogo.prepare.packages.addresses import PACKAGE_NOT_INSTALLED, describe_package_url, fetch_from_urls
 from gonogo.prepare.packages.building import BUILD_PACKAGES
 from gonogo.prepare.packages.consent import PlannedInstall
 from gonogo.prepare.packages.installed import installed_version, link_torch
@@ -34,10 +34,10 @@ from gonogo.prepare.packages.torch_family import (
     install_for_torch,
     install_torch,
     install_torch_companion,
-    is_required_by_installed,
+    is_required_by_another,
     torch_release_on_date,
 )
-from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv, uv_target_options
 
 # The shebang that uv writes into a relocatable environment, which finds Python beside the command.
 _RELOCATABLE_SHEBANG = b"""#!/bin/sh
@@ -86,7 +86,7 @@ class EnvironmentRequest:
     """The pinned torch if it isn't this Python's own: a CPU build of it is installed if possible."""
 
     @property
-    def key(self) -> str:
+    def cache_key(self) -> str:
         """Identifies the environment's folder."""
         here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _ENVIRONMENT_FORMAT_VERSION]
         beside = [
@@ -115,7 +115,9 @@ def make_environment(
     try:
         report_progress(what)
         addresses = dict(requested.addresses)
-        fetched = fetch(addresses, dict(requested.extras), filling / "fetched", report_progress, unconfined=unconfined)
+        fetched = fetch_from_urls(
+            addresses, dict(requested.extras), filling / "fetched", report_progress, unconfined=unconfined
+        )
         missing = {name: (addresses[name], why) for name, why in fetched.missing.items()}
         resolving = _make_resolver(
             requested, fetched.lines, list(missing), filling, what, report_progress, unconfined=unconfined
@@ -149,12 +151,12 @@ def make_environment(
         of_today = link_torch(packages) if of_the_day is None else []
         _install(venv, filling, requested, resolving, of_today, of_python, of_the_day or [], what, report_progress)
         for name in TORCH_COMPANION_PACKAGES:
-            if name in requested.built_for_cuda or is_required_by_installed(name, packages):
+            if name in requested.built_for_cuda or is_required_by_another(name, packages):
                 stated = dict(requested.beside_torch).get(name, "")
                 releases = companion_releases(name, stated, requested.torch, _versions_in(packages)["torch"])
                 install_torch_companion(venv, name, releases, filling, what, report_progress)
         rewrite_shebangs(venv)
-        refused = resolving.refused
+        refused = resolving.unavailable_packages
         missing |= {
             name: (addresses.get(name, line), refused[name]) for name, line in fetched.lines.items() if name in refused
         }
@@ -227,7 +229,7 @@ def _install(
     ``of_today`` are requirements of this Python's torch, which ignore the date; ``of_python`` and ``also`` are
     resolved together with the requested packages.
     """
-    base = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
+    base = ["pip", "install", *uv_target_options(venv), *WHEELS_ONLY_OPTIONS]
     run_uv([*base, *BUILD_PACKAGES, *GONOGO_DEPENDENCIES], cwd=staging_folder, what=activity, say=report_progress)
     as_of = ["--exclude-newer", requested.as_of] if requested.as_of else []
     install_for_torch(base, of_today, as_of, staging_folder, activity, report_progress)

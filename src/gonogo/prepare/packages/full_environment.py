@@ -37,19 +37,19 @@ from gonogo.prepare.packages.addresses import (
     PACKAGE_NOT_INSTALLED,
     POSSIBLY_FROM_OTHER_URL,
     describe_package_url,
-    installed_from,
+    is_installed_from,
 )
 from gonogo.prepare.packages.bytecode import compile_packages
 from gonogo.prepare.packages.environment_build import Consent, EnvironmentRequest, ignored_index_lines, make_environment
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
-from gonogo.prepare.packages.installers import surroundings
+from gonogo.prepare.packages.installers import installer_environment
 from gonogo.prepare.packages.names import needs_cuda
 from gonogo.prepare.packages.overlay import BUILT_FROM_SOURCE_NOTE, PackageOverlay
 from gonogo.prepare.packages.places import Say, cache_folder
-from gonogo.prepare.packages.requested import RequestedVersions, requested_by_file, requested_by_options
+from gonogo.prepare.packages.requested import RequestedVersions, versions_from_file, versions_from_options
 from gonogo.prepare.packages.sources import is_reachable
 from gonogo.prepare.packages.torch_family import TORCH_COMPANION_PACKAGES
-from gonogo.prepare.packages.uv import python_of
+from gonogo.prepare.packages.uv import venv_python
 
 _MAX_ENVIRONMENTS = 12
 """The most environments that are kept; the least recently used one is deleted first."""
@@ -67,7 +67,7 @@ class _BuildOutcome:
     names_differing: list[str] = field(default_factory=list)
     """Canonical names of packages that are missing or have another version."""
 
-    def differ(self, name: str, specifier: str, explanation: Text) -> None:
+    def add_difference(self, name: str, specifier: str, explanation: Text) -> None:
         """Note that a package is missing or differs from what its file says."""
         self.names_differing.append(name)
         self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), explanation))
@@ -89,12 +89,12 @@ def build_full_environment(
     anything is installed; ``unconfined`` builds packages without confinement. Raises UserError for a file or options
     that can't be read, if the environment can't be created, or if the cache can't be written.
     """
-    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
+    pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
     asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
-    folder = _folder_of(asked, file)
-    made.python = python_of(folder)
+    folder = _environment_folder(asked, file)
+    made.python = venv_python(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _environment_lock(folder, report_progress):
@@ -105,7 +105,7 @@ def build_full_environment(
             assert kept is not None
             compile_packages(folder)
             os.utime(folder)
-        _drop_oldest(folder)
+        _delete_oldest_environments(folder)
     except OSError as error:
         raise UserError(
             translated(
@@ -117,13 +117,13 @@ def build_full_environment(
 
 def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
     """What :func:`build_full_environment` would return, if the environment already exists; creates nothing."""
-    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
+    pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
     asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
-    folder = _folder_of(asked, file)
+    folder = _environment_folder(asked, file)
     kept = _read_manifest(folder)
-    made.python = python_of(folder)
+    made.python = venv_python(folder)
     return (
         _build_overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
         if kept is not None
@@ -138,7 +138,7 @@ def _installed_overlay(requested_versions: RequestedVersions, pins: dict[str, Sp
     needed = {**requested_versions.specifiers, **any_version, **pins}
     if not all(satisfies_specifier(installed_version(name), specifier) for name, specifier in needed.items()):
         return None
-    others = {name: address for name, address in addresses.items() if not installed_from(name, address)}
+    others = {name: address for name, address in addresses.items() if not is_installed_from(name, address)}
     return PackageOverlay(
         differing=tuple(others),
         skipped=tuple(
@@ -151,8 +151,8 @@ def _installed_overlay(requested_versions: RequestedVersions, pins: dict[str, Sp
     )
 
 
-def _folder_of(requested: EnvironmentRequest, file: Path) -> Path:
-    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{requested.key}"
+def _environment_folder(requested: EnvironmentRequest, file: Path) -> Path:
+    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{requested.cache_key}"
 
 
 def _is_missing_source_reachable(folder: Path, manifest: dict[str, Any]) -> bool:
@@ -175,7 +175,9 @@ def _build_overlay(
     *,
     has_explicit_date: bool,
 ) -> PackageOverlay:
-    _environment_report(outcome, manifest, requested, file, requested_versions, has_explicit_date=has_explicit_date)
+    _add_differences_and_notes(
+        outcome, manifest, requested, file, requested_versions, has_explicit_date=has_explicit_date
+    )
     return PackageOverlay(
         python=outcome.python,
         versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
@@ -264,7 +266,7 @@ def last_commit_date(file: Path) -> str | None:
     settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
     options = [word for setting in settings for word in ("-c", setting)]
     command = ["git", *options, "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
-    environment = {**surroundings(), "GIT_NO_LAZY_FETCH": "1"}
+    environment = {**installer_environment(), "GIT_NO_LAZY_FETCH": "1"}
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, env=environment, check=False
@@ -299,10 +301,10 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((folder / "gonogo.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if python_of(folder).exists() else None
+    return found if venv_python(folder).exists() else None
 
 
-def _drop_oldest(folder: Path) -> None:
+def _delete_oldest_environments(folder: Path) -> None:
     """Delete all but the newest environments; those in use aren't locked, so only old ones are deleted."""
     others = sorted(
         (one for one in folder.parent.iterdir() if one.is_dir() and not one.name.startswith(".")),
@@ -313,7 +315,7 @@ def _drop_oldest(folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _environment_report(
+def _add_differences_and_notes(
     outcome: _BuildOutcome,
     manifest: dict[str, Any],
     requested: EnvironmentRequest,
@@ -325,19 +327,19 @@ def _environment_report(
     """Add the differences and notes that are reported about the environment."""
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
-        outcome.differ("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
+        outcome.add_difference("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch
-            outcome.differ(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
+            outcome.add_difference(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
         else:
-            outcome.differ(name, "", _BUILT_FOR_CUDA)
+            outcome.add_difference(name, "", _BUILT_FOR_CUDA)
     for name, why in manifest["refused"].items():
         specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
             other = _OTHER_VERSION_REHEARSED.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
-        outcome.differ(name, specifier, how)
+        outcome.add_difference(name, specifier, how)
     for name, (address, why) in manifest["missing"].items():
         outcome.names_differing.append(name)
         outcome.differing.append(

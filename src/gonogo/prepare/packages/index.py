@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
+from gonogo.prepare.packages.installers import FOLDER, installer_environment, pip_command
 
 _LISTING_TIMEOUT = 180.0
 
@@ -29,7 +29,7 @@ def available_releases(name: str) -> list[Version]:
             capture_output=True,
             text=True,
             cwd=FOLDER,
-            env=surroundings(),
+            env=installer_environment(),
             timeout=_LISTING_TIMEOUT,
             check=False,
         )

@@ -30,7 +30,7 @@ _UNSAFE_SETTINGS_PATTERN = re.compile(
 _FIND_LINKS_VARIABLES = ("PIP_FIND_LINKS", "UV_FIND_LINKS")
 
 
-def surroundings() -> dict[str, str]:
+def installer_environment() -> dict[str, str]:
     """The environment variables for installers: no secrets except in pip's and uv's own settings."""
     found = {
         name: value
@@ -54,13 +54,13 @@ def pip_command(*words: str) -> list[str]:
     return [sys.executable, "-m", "pip", *words]
 
 
-def settings_of_pip() -> Mapping[str, str]:
+def pip_settings() -> Mapping[str, str]:
     """pip's configuration from files and variables: a mirror, a certificate, a folder of wheels."""
-    return _settings_of_pip(tuple(sorted(surroundings().items())))
+    return _read_pip_settings(tuple(sorted(installer_environment().items())))
 
 
 @lru_cache(maxsize=4)
-def _settings_of_pip(environment: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+def _read_pip_settings(environment: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     done = subprocess.run(
         pip_command("config", "list"),
         capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=FOLDER, env=dict(environment), check=False,

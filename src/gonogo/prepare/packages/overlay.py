@@ -25,7 +25,7 @@ from gonogo.prepare.packages.compatible_release import find_compatible_release, 
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, STACK, can_overlay, needs_cuda
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.requested import requested_by_options
+from gonogo.prepare.packages.requested import versions_from_options
 
 BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on this machine, in a sandbox: {names}")
 
@@ -54,14 +54,14 @@ def build_overlay(
     Raises UserError for options that can't be parsed and for versions that don't exist or can't be installed.
     """
     overlay = _OverlayBuilder(report_progress, unconfined=unconfined)
-    for name, specifier in requested_by_options(with_packages).items():
+    for name, specifier in versions_from_options(with_packages).items():
         if satisfies_specifier(installed_version(name), specifier):
             continue
         if can_overlay(name) or _can_add(name):
-            overlay.lay(name, specifier, is_requested=True)
+            overlay.add_package(name, specifier, is_requested=True)
         else:
-            overlay.leave(name, specifier)
-    return overlay.finished()
+            overlay.report_not_overlayable(name, specifier)
+    return overlay.build()
 
 
 class _OverlayBuilder:
@@ -76,7 +76,7 @@ class _OverlayBuilder:
         self._specifiers: dict[str, SpecifierSet] = {}
         self._skipped: list[tuple[Text, Text]] = []
 
-    def lay(self, name: str, specifier: SpecifierSet, *, is_requested: bool) -> None:
+    def add_package(self, name: str, specifier: SpecifierSet, *, is_requested: bool) -> None:
         """Overlay a package and its dependencies. A failure is an error only if the user requested the package."""
         if is_requested:
             self._asked.add(name)
@@ -94,7 +94,7 @@ class _OverlayBuilder:
             self._add_requirement(name, requirement)
         for line in PURE_PYTHON_REQUIREMENTS.get(name, ()):
             if line not in self._versions and (_can_add(line) or (can_overlay(line) and not installed_version(line))):
-                self.lay(line, SpecifierSet(), is_requested=False)
+                self.add_package(line, SpecifierSet(), is_requested=False)
 
     def _add_requirement(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)
@@ -106,7 +106,7 @@ class _OverlayBuilder:
             if have is not None:
                 self._report_conflict(owner, requirement, have)
         else:
-            self.lay(name, requirement.specifier, is_requested=False)
+            self.add_package(name, requirement.specifier, is_requested=False)
 
     def _report_conflict(self, owner: str, requirement: Requirement, present_version: Version) -> None:
         self._skipped.append(
@@ -126,7 +126,7 @@ class _OverlayBuilder:
             )
         )
 
-    def leave(self, name: str, specifier: SpecifierSet) -> None:
+    def report_not_overlayable(self, name: str, specifier: SpecifierSet) -> None:
         """Report that a package can't be overlaid."""
         have = installed_version(name)
         why = (
@@ -138,7 +138,7 @@ class _OverlayBuilder:
         )
         self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
 
-    def finished(self) -> PackageOverlay:
+    def build(self) -> PackageOverlay:
         """The overlay, with notes on what was installed, built and skipped."""
         self._overlay_compatible_releases()
         for name in STACK:
@@ -161,7 +161,7 @@ class _OverlayBuilder:
             wrong = unmet_requirements(_installed_requirements(name), self._versions)
             found = find_compatible_release(name, version, wrong, self._versions, self._say) if wrong else None
             if found is not None:
-                self.lay(name, SpecifierSet(f"=={found}"), is_requested=False)
+                self.add_package(name, SpecifierSet(f"=={found}"), is_requested=False)
 
     def _check_installed(self, name: str) -> None:
         """Report requirements of an installed stack package that the overlay doesn't satisfy."""

@@ -36,7 +36,7 @@ class RequestedVersions:
     """The lines of the file that name an index, each with its location; they are not followed."""
 
 
-def requested_by_options(
+def versions_from_options(
     options: tuple[str, ...], listed_versions: Mapping[str, SpecifierSet] = MappingProxyType({})
 ) -> dict[str, SpecifierSet]:
     """The versions in ``--with``; for a bare NAME the listed one, else any. Raises UserError for anything else."""
@@ -59,7 +59,7 @@ def requested_by_options(
     return found
 
 
-def requested_by_file(path: Path) -> RequestedVersions:
+def versions_from_file(path: Path) -> RequestedVersions:
     """The versions in a requirements file, a lock file, a JSON file or the output of ``gonogo env``.
 
     Raises UserError for a file that can't be read, and for the first line that can't be parsed.
@@ -67,10 +67,10 @@ def requested_by_file(path: Path) -> RequestedVersions:
     try:
         source = SourceFile.read(path)
     except UserError as error:
-        raise UserError(_name_environment_option(error.text)) from None
+        raise UserError(_prefix_with_environment_option(error.text)) from None
     environment = read_environment(source)
     for unread in environment.unread:
-        raise UserError(_name_environment_option(unread.reason))
+        raise UserError(_prefix_with_environment_option(unread.reason))
     specifiers: dict[str, SpecifierSet] = {}
     without: list[str] = []
     addresses: dict[str, str] = {}
@@ -87,11 +87,11 @@ def requested_by_file(path: Path) -> RequestedVersions:
         else:
             specifiers[name] = specifier
     extras = {name: f"[{package.extras}]" for name, package in environment.packages.items() if package.extras}
-    lines = index_lines_of(environment)
+    lines = index_option_lines(environment)
     return RequestedVersions(specifiers, tuple(without), extras, environment.python.string, addresses, lines)
 
 
-def index_lines_of(environment: Environment) -> tuple[str, ...]:
+def index_option_lines(environment: Environment) -> tuple[str, ...]:
     """``requirements.txt:3: --extra-index-url https://…`` for each line that names an index, without passwords."""
     found = []
     for place in environment.index_lines:
@@ -102,7 +102,7 @@ def index_lines_of(environment: Environment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _name_environment_option(text: Text) -> Text:
+def _prefix_with_environment_option(text: Text) -> Text:
     """The error message about a file, with ``--environment`` inserted before its name."""
     return Text(
         re.sub(r"can't read (?!--)", "can't read --environment ", text.en, count=1),

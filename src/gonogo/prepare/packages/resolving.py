@@ -19,10 +19,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gonogo.finding import Text
-from gonogo.prepare.packages.building import BuildFailed, built
+from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.names import NEVER_BUILT_FROM_SOURCE
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.sources import SourceUnavailable, release_of
+from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
@@ -83,7 +83,7 @@ class PackageResolver:
         """Versions of what was built here for want of a wheel."""
 
     @property
-    def refused(self) -> dict[str, str]:
+    def unavailable_packages(self) -> dict[str, str]:
         """Requested packages that aren't available as requested, with the reason."""
         all_refused = {**self._loose, **self._left_out}
         return {name: why for name, why in all_refused.items() if name in self._asked or name in self._addresses}
@@ -95,7 +95,7 @@ class PackageResolver:
             lines = self._requirement_lines(extra_requirements)
             try:
                 found = self._resolve_with_uv(lines, newest)
-                if self._build_for_newer(lines, newest, found):
+                if self._build_dependency_of_newer_release(lines, newest, found):
                     continue
                 return found
             except UvFailed as error:
@@ -103,9 +103,9 @@ class PackageResolver:
                 if newest and "exclude-newer" in error.text:
                     newest = None  # the file pins something newer than the repository's last commit
                     continue
-                if self._build_one(error) or self._allow_pre_releases(error):
+                if self._build_missing_wheel(error) or self._allow_pre_releases(error):
                     continue
-                refused = next((name for name in error.packages if name not in self._left_out), None)
+                refused = next((name for name in error.unavailable_packages if name not in self._left_out), None)
                 if refused is not None:
                     self._loosen_or_leave_out(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
@@ -121,7 +121,7 @@ class PackageResolver:
 
     def _requirement_lines(self, extra_requirements: Sequence[str]) -> list[str]:
         lines = [
-            _drop_version(line) if name in self._loose else line
+            _requirement_without_version(line) if name in self._loose else line
             for name, line in self._asked.items()
             if name not in self._left_out and name not in self._addresses
         ]
@@ -129,7 +129,7 @@ class PackageResolver:
         known = (*self._asked, *self._addresses, *self._left_out)
         return lines + [line for line in extra_requirements if Requirement(line).name not in known]
 
-    def _build_for_newer(
+    def _build_dependency_of_newer_release(
         self, lines: Sequence[str], exclude_newer: str | None, chosen: Sequence[ResolvedPackage]
     ) -> bool:
         """Build a dependency of a newer release that is available only as sources; True if one was built.
@@ -152,7 +152,7 @@ class PackageResolver:
         self._tried_newer.update(names)
         for one in later[:_MAX_NEWER_RELEASES]:
             error = self._try_resolve([*lines, f"{one.name}=={one.version}"], exclude_newer)
-            if error is not None and self._build_one(error):
+            if error is not None and self._build_missing_wheel(error):
                 self._tried_newer.discard(one.name)  # it may have more dependencies without a wheel
                 return True
         self._resolve_with_uv(lines, exclude_newer)  # to write the lock file
@@ -190,7 +190,8 @@ class PackageResolver:
 
     def _allow_pre_releases(self, error: UvFailed) -> bool:
         """Allow pre-releases of packages that have nothing else, mostly nightly builds; True if there are any."""
-        alone = [name for name in error.only_pre_releases if name in self._asked and "dev" not in self._asked[name]]
+        unreleased = error.packages_with_only_pre_releases
+        alone = [name for name in unreleased if name in self._asked and "dev" not in self._asked[name]]
         for name in alone:
             requirement = Requirement(self._asked[name])
             requirement.specifier &= SpecifierSet(">=0.dev0")  # which makes uv accept pre-releases
@@ -203,14 +204,16 @@ class PackageResolver:
             (
                 name
                 for name, line in self._asked.items()
-                if "==" in line and name not in (*self._loose, *self._left_out, *self._addresses) and error.names(name)
+                if "==" in line
+                and name not in (*self._loose, *self._left_out, *self._addresses)
+                and error.mentions(name)
             ),
             None,
         )
 
-    def _build_one(self, error: UvFailed) -> bool:
+    def _build_missing_wheel(self, error: UvFailed) -> bool:
         """Build a wheel of a package for which uv finds none; False if none can be built."""
-        for name, versions in error.without_wheels.items():
+        for name, versions in error.packages_without_wheels.items():
             if name in (*NEVER_BUILT_FROM_SOURCE, *self.built, *self._not_built, *self._addresses):
                 continue
             line = self._asked.get(name)
@@ -219,8 +222,8 @@ class PackageResolver:
             specifier = str(Requirement(forced).specifier) if forced is not None else specifier
             place = self._folder / f"source-{name}"
             try:
-                source = release_of(name, specifier, self._as_of, place, self._what, self._say)
-                found = built(source, name, self._say, unconfined=self._unconfined)
+                source = fetch_release_sources(name, specifier, self._as_of, place, self._what, self._say)
+                found = build_wheel(source, name, self._say, unconfined=self._unconfined)
             except (SourceUnavailable, BuildFailed) as refused:
                 kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"
                 self._not_built[name] = f"there is no wheel of it, and {kind}: {refused}"
@@ -233,7 +236,7 @@ class PackageResolver:
         return False
 
 
-def _drop_version(line: str) -> str:
+def _requirement_without_version(line: str) -> str:
     """The requirement without its version."""
     requirement = Requirement(line)
     return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name

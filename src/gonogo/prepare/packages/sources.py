@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.finding import Text, translated
-from gonogo.prepare.packages.installers import settings_of_pip, surroundings
+from gonogo.prepare.packages.installers import installer_environment, pip_settings
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.uv import UvFailed, run_uv
 
@@ -54,12 +54,12 @@ class PackageSource:
     subfolder: str = ""
 
 
-def shown(address: str) -> str:
+def url_without_credentials(address: str) -> str:
     """A URL without credentials, for output."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", address)
 
 
-def release_of(
+def fetch_release_sources(
     name: str, specifier: str, cutoff_date: str | None, folder: Path, activity: Text, report_progress: Say
 ) -> PackageSource:
     """The sources of the newest release that matches a specifier, in a new folder ``folder``.
@@ -87,7 +87,9 @@ def release_of(
     download(url, file, is_index_url=True)
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != digest:
-        raise SourceUnavailable(f"what {shown(url)} holds is not what the index says (sha256 {found})")
+        raise SourceUnavailable(
+            f"what {url_without_credentials(url)} holds is not what the index says (sha256 {found})"
+        )
     return PackageSource(file, found)
 
 
@@ -120,7 +122,9 @@ def download_archive(address: str, folder: Path) -> PackageSource:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
     if stated is not None and stated[1] != digest:
-        raise SourceUnavailable(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
+        raise SourceUnavailable(
+            f"what {url_without_credentials(url)} holds is not what its address says (sha256 {digest})"
+        )
     return PackageSource(file, digest, _subfolder_in_fragment(fragment))
 
 
@@ -148,13 +152,13 @@ def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES
             raise SourceUnavailable(f"{url}: {error.strerror or error}") from None
         return
     if parts.scheme not in ("http", "https"):
-        raise SourceUnavailable(f"{shown(url)}: only http and https are fetched")
+        raise SourceUnavailable(f"{url_without_credentials(url)}: only http and https are fetched")
     host = parts.hostname or ""
     bare = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     request = urllib.request.Request(
         bare, headers={"User-Agent": "gonogo", "Accept": accept, "Accept-Encoding": "identity"}
     )
-    if credentials := _credentials_in_url(url) or (_credentials(host) if is_index_url else None):
+    if credentials := _credentials_in_url(url) or (_find_credentials(host) if is_index_url else None):
         word = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
     opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_ssl_context(host)))
@@ -166,9 +170,11 @@ def download(url: str, file: Path, *, is_index_url: bool, most: int = _MAX_BYTES
                 written += len(block)
                 target.write(block)
                 if written > most or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
-                    raise SourceUnavailable(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
+                    raise SourceUnavailable(
+                        f"{url_without_credentials(url)}: too large, or too slow ({written >> 20} MiB so far)"
+                    )
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise SourceUnavailable(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
+        raise SourceUnavailable(f"{url_without_credentials(url)}: {getattr(error, 'reason', None) or error}") from None
 
 
 def _credentials_in_url(url: str) -> tuple[str, str] | None:
@@ -178,10 +184,10 @@ def _credentials_in_url(url: str) -> tuple[str, str] | None:
     return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
 
 
-def _credentials(host: str) -> tuple[str, str] | None:
+def _find_credentials(host: str) -> tuple[str, str] | None:
     """The user's credentials for a host: those in the URL of an index on that host, else those in netrc."""
     values = [value for name, value in os.environ.items() if _INDEX_VARIABLE_PATTERN.fullmatch(name)]
-    values += [settings_of_pip().get(name, "") for name in ("index-url", "extra-index-url")]
+    values += [pip_settings().get(name, "") for name in ("index-url", "extra-index-url")]
     for address in re.findall(r"https?://\S+", " ".join(values)):
         with contextlib.suppress(ValueError):
             if urllib.parse.urlsplit(address).hostname == host and (found := _credentials_in_url(address)):
@@ -196,7 +202,7 @@ def _credentials(host: str) -> tuple[str, str] | None:
 def _ssl_context(host: str) -> ssl.SSLContext:
     """An SSL context with the certificates that pip and uv are configured with."""
     context = ssl.create_default_context()
-    settings = settings_of_pip()
+    settings = pip_settings()
     for file in (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"), settings.get("cert")):
         if file and os.path.isfile(file):
             context.load_verify_locations(file)
@@ -215,9 +221,9 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
 
     git runs without hooks and submodules, and never asks for a password. Raises SourceUnavailable.
     """
-    url, revision, fragment = parsed(address)
+    url, revision, fragment = parse_git_url(address)
     subfolder = _subfolder_in_fragment(fragment)
-    what = translated("fetching {url}").format(url=shown(url))
+    what = translated("fetching {url}").format(url=url_without_credentials(url))
     _run_git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, report_progress, what)
     wanted = "HEAD"
     if revision:
@@ -234,7 +240,7 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
             wanted = "FETCH_HEAD"
     commit = _run_git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, report_progress, what).strip()
     _run_git(["checkout", "--quiet", "--detach", commit], folder, report_progress, what)
-    return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
+    return PackageSource(folder, f"{url_without_credentials(url)}@{commit}", subfolder)
 
 
 def is_reachable(address: str) -> bool:
@@ -242,11 +248,11 @@ def is_reachable(address: str) -> bool:
     say: Say = lambda _text: None  # noqa: E731
     try:
         if address.startswith("git+"):
-            url, _, _ = parsed(address)
+            url, _, _ = parse_git_url(address)
             _run_git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), timeout_seconds=10)
             return True
         parts = urllib.parse.urlsplit(address)
-        request = urllib.request.Request(shown(address.partition("#")[0]), method="HEAD")
+        request = urllib.request.Request(url_without_credentials(address.partition("#")[0]), method="HEAD")
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_ssl_context(parts.hostname or "")))
         with opener.open(request, timeout=10):
             return True
@@ -254,17 +260,19 @@ def is_reachable(address: str) -> bool:
         return False
 
 
-def parsed(address: str) -> tuple[str, str, str]:
+def parse_git_url(address: str) -> tuple[str, str, str]:
     """URL, revision and fragment of ``git+https://…@revision#…``. Raises SourceUnavailable for any other address."""
     before, _, fragment = address.partition("#")
     match = _GIT_URL_PATTERN.fullmatch(before)
     if match is None:
-        raise SourceUnavailable(f"{shown(before)}: only git+https, git+http, git+ssh and git+git are fetched")
+        raise SourceUnavailable(
+            f"{url_without_credentials(before)}: only git+https, git+http, git+ssh and git+git are fetched"
+        )
     scheme, _, rest = match[1].partition("://")
     host, slash, path = rest.partition("/")
     path, at, revision = path.partition("@")
     if (at and not _REVISION.fullmatch(revision)) or host.startswith("-"):
-        raise SourceUnavailable(f"{shown(before)}: no revision")
+        raise SourceUnavailable(f"{url_without_credentials(before)}: no revision")
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 
 
@@ -277,7 +285,7 @@ def _run_git(
                 "fetch.recurseSubmodules=false"]  # fmt: skip
     options = [word for setting in settings for word in ("-c", setting)]
     environment = {
-        **surroundings(),
+        **installer_environment(),
         **{name: os.environ[name] for name in ("SSH_AUTH_SOCK", "GIT_SSL_CAINFO") if name in os.environ},
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
@@ -308,5 +316,7 @@ def _run_git(
     if process.returncode != 0:
         lines = [line.strip() for line in err.splitlines() if line.strip()]
         errors = [line.removeprefix("fatal: ") for line in lines if line.startswith(("fatal:", "error:"))]
-        raise SourceUnavailable(shown((errors or lines or [f"git ended with {process.returncode}"])[0])[:300])
+        raise SourceUnavailable(
+            url_without_credentials((errors or lines or [f"git ended with {process.returncode}"])[0])[:300]
+        )
     return out

@@ -14,7 +14,7 @@ from gonogo.finding import Text
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import OLDEST_TORCH, SETUPTOOLS_WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say
-from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, into, run_uv
+from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv, uv_target_options
 
 # Releases of torch that rehearsals support, oldest first.
 _TORCH_RELEASES = tuple(
@@ -61,15 +61,15 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         only = WHEELS_ONLY_OPTIONS if arguments[0] == "install" else ()
         try:
             run_uv(
-                ["pip", arguments[0], *into(venv), *only, *arguments[1:]],
+                ["pip", arguments[0], *uv_target_options(venv), *only, *arguments[1:]],
                 cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"},
             )  # fmt: skip
         except UvFailed:
             return False
         return True
 
-    def lies_here(requirement: str) -> bool:
-        """Install it from a folder of wheels that pip is configured with, in case PyTorch's index is unreachable."""
+    def install_from_local_wheels(requirement: str) -> bool:
+        """Install it from pip's configured folder of wheels, in case PyTorch's index is unreachable."""
         if not run_pip("install", "--no-index", "--no-deps", requirement):
             return False
         if any((venv / "lib").glob("python3.*/site-packages/torch-*+cpu.dist-info")):
@@ -78,7 +78,10 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         return False
 
     wanted = [] if torch is None else [f"torch{one}" for one in _candidate_specifiers(SpecifierSet(torch))]
-    if not any(lies_here(one) or run_pip("install", "--no-deps", "--torch-backend", "cpu", one) for one in wanted):
+    if not any(
+        install_from_local_wheels(one) or run_pip("install", "--no-deps", "--torch-backend", "cpu", one)
+        for one in wanted
+    ):
         return None
     packages = next((venv / "lib").glob("python3.*/site-packages"))
     of_torch = next(one for one in metadata.distributions(path=[str(packages)]) if one.name == "torch")
@@ -118,7 +121,7 @@ def _candidate_specifiers(torch: SpecifierSet) -> list[SpecifierSet]:
     return [torch, *(SpecifierSet(f"=={major}.{minor}.*") for major, minor in list(minors)[:1])] if minors else []
 
 
-def is_required_by_installed(name: str, packages: Path) -> bool:
+def is_required_by_another(name: str, packages: Path) -> bool:
     """Whether a package installed in a folder requires that package without an extra."""
     for one in metadata.distributions(path=[str(packages)]):
         for line in one.requires or ():
@@ -160,7 +163,7 @@ def install_torch_companion(venv: Path, name: str, releases: list[str], filling:
 
     Their compiled operators need CUDA's libraries; everything else is Python (see virtual/kernels/torchvision.py).
     """
-    install = ["pip", "install", *into(venv), *WHEELS_ONLY_OPTIONS]
+    install = ["pip", "install", *uv_target_options(venv), *WHEELS_ONLY_OPTIONS]
     for release in releases:
         with contextlib.suppress(UvFailed):
             run_uv([*install, "--no-deps", f"{name}{release}"], cwd=filling, what=what, say=say)

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.installers import settings_of_pip, surroundings
+from gonogo.prepare.packages.installers import installer_environment, pip_settings
 from gonogo.prepare.packages.places import Say
 
 _REPORT_AFTER_SECONDS = 2.0
@@ -83,25 +83,25 @@ class UvFailed(Exception):
         return " ".join(told[first:last])[:300]
 
     @property
-    def packages(self) -> tuple[str, ...]:
+    def unavailable_packages(self) -> tuple[str, ...]:
         """Canonical names of the packages that aren't available; empty if the error is of another kind."""
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
 
     @property
-    def only_pre_releases(self) -> tuple[str, ...]:
-        """Canonical names of the packages that there are only development releases of, not even sources of others."""
+    def packages_with_only_pre_releases(self) -> tuple[str, ...]:
+        """Canonical names of the packages of which the index has only pre-releases."""
         found = _NO_VERSIONS.findall(self.text)
         return tuple(
             canonicalize_name(name) for name in found if f"Pre-releases are available for `{name}`" in self.text
         )
 
-    def names(self, package: str) -> bool:
+    def mentions(self, package: str) -> bool:
         """Whether the output mentions a package."""
         text = self.text.lower().replace("_", "-")
         return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(package))}(?![\w-])", text) is not None
 
     @property
-    def without_wheels(self) -> dict[str, str]:
+    def packages_without_wheels(self) -> dict[str, str]:
         """Packages that are available only as sources, by canonical name, and the versions that uv would use."""
         text = re.sub(r"\s+", " ", self.text)
         found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _WHEELS_REQUIRED_PATTERN.finditer(text)}
@@ -124,7 +124,7 @@ def run_uv(
     UvFailed if uv fails, and UserError if it isn't installed.
     """
     command = [_find_uv(), *arguments]
-    if settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
+    if pip_settings().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
         command += [] if "--no-index" in arguments else ["--no-index"]
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -158,9 +158,9 @@ def _find_uv() -> str:
 
 def _uv_environment(find_links: Path | None) -> dict[str, str]:
     """The environment variables for uv, including pip's package sources."""
-    environment = surroundings()
+    environment = installer_environment()
     for setting, name in _UV_VARIABLE_OF_PIP_OPTION.items():
-        if value := settings_of_pip().get(setting):
+        if value := pip_settings().get(setting):
             environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
     if find_links is not None:
         environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(find_links))))
@@ -189,7 +189,7 @@ def _last_line(descriptor: int) -> str:
     return next(doing, "uv")[:60]
 
 
-def into(folder: Path) -> tuple[str, ...]:
+def uv_target_options(folder: Path) -> tuple[str, ...]:
     """The options with which uv installs into a virtual environment by means of this Python.
 
     uv must never run the environment's own Python, which executes installed code such as a ``.pth`` file.
@@ -197,6 +197,6 @@ def into(folder: Path) -> tuple[str, ...]:
     return ("--python", sys.executable, "--prefix", str(folder))
 
 
-def python_of(folder: Path) -> Path:
+def venv_python(folder: Path) -> Path:
     """The interpreter of a virtual environment."""
     return folder / "bin" / "python"

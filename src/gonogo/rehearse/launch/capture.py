@@ -22,10 +22,10 @@ from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import shorten_command
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed_text
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, all_launchers
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.virtual.lookups import probe_reporting
 
 
@@ -54,7 +54,7 @@ class LauncherNotInstalled(UserError):
         self.package = package
 
 
-class LauncherLeftOut(UserError):
+class LauncherNotInEnvironment(UserError):
     """The same, since the environment that gonogo made doesn't have it: ``reasons`` says why, as (what, why)."""
 
     def __init__(self, package: str, reasons: Sequence[tuple[Text, Text]]) -> None:
@@ -77,7 +77,7 @@ def capture_launch(
     world: World,
     timeout: float,
 ) -> StartedProgram:
-    """What ``words``, a call of the launcher, start. Raises UserError if the launcher fails or isn't installed.
+    """What a launcher's command line would start. Raises UserError if the launcher fails or isn't installed.
 
     The launcher's code runs in the confined ``world``.
     """
@@ -90,7 +90,7 @@ def capture_launch(
     command = shorten_command(words)
     try:
         process = subprocess.run(
-            world.command(python_module(python, "gonogo.rehearse.launch.capture")),
+            world.command(python_module_command(python, "gonogo.rehearse.launch.capture")),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -118,7 +118,7 @@ def capture_launch(
     if answer.missing:
         project = find_project_file(answer.missing, Path(cwd))
         if project is not None:
-            raise UserError(project_not_installed(answer.missing, project))
+            raise UserError(project_not_installed_text(answer.missing, project))
         own = answer.missing == launcher.described.package
         raise LauncherNotInstalled(
             answer.missing,

@@ -36,7 +36,7 @@ class LaunchMachine(msgspec.Struct, frozen=True):
     nodes: int | None = None
 
     @classmethod
-    def of(cls, machine: Machine, nodes: int | None) -> LaunchMachine:
+    def from_machine(cls, machine: Machine, nodes: int | None) -> LaunchMachine:
         """What a launcher sees of that machine."""
         accelerator = machine.accelerator
         return cls(

@@ -46,6 +46,8 @@ def launch_source_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
 
 
 class _FileWalk:
+    """Reads the files that a command names, then those that they name or import, breadth first."""
+
     def __init__(self, cwd: str) -> None:
         self._cwd = cwd
         self._waiting: deque[str] = deque()

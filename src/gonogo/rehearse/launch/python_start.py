@@ -20,7 +20,7 @@ _RUN_MODULE_CODE = (
 _DIE_WITH_PARENT = "sys.platform == 'linux' and __import__('ctypes').CDLL(None).prctl(1, 9); "
 
 
-def python_module(python: str, module: str, *arguments: str, dies_with_parent: bool = False) -> list[str]:
+def python_module_command(python: str, module: str, *arguments: str, dies_with_parent: bool = False) -> list[str]:
     """The command line that runs ``module`` as ``python -m`` does, with the current folder off ``sys.path``."""
     first = _DIE_WITH_PARENT if dies_with_parent else ""
     if python == sys.executable:

@@ -50,14 +50,14 @@ _MULTI_NODE_RAY_CLUSTER = translated(
 )
 
 
-def unpacked(request: RehearsalRequest) -> RehearsalRequest:
+def with_job_from_file(request: RehearsalRequest) -> RehearsalRequest:
     """The request for the job in a file, or an unchanged request; given options take precedence. Raises UserError.
 
     Every caller that rehearses a launch must pass it through here once, before anything else reads its command.
     """
     notebook = notebook_of_command(request.command) if request.command else None
     if notebook is not None:
-        return replace(request, command=_command_of_notebook(notebook))
+        return replace(request, command=_notebook_command(notebook))
     if not request.command or (file_of_command(request.command) is None and not _is_not_a_job_file(request.command)):
         return request
     path = request.command[0]
@@ -70,7 +70,7 @@ def unpacked(request: RehearsalRequest) -> RehearsalRequest:
     return replace(
         request,
         command=_job_command(work, Path(path)),
-        gpus=request.gpus or machine_of(work),
+        gpus=request.gpus or machine_requested_by(work),
         nodes=request.nodes or work.nodes,
         host_memory=request.host_memory or memory,
         shm_bytes=work.shm_bytes,
@@ -96,14 +96,14 @@ def _find_job(path: str, source: SourceFile) -> Workload:
     return found[0]
 
 
-def _command_of_notebook(name: str) -> list[str]:
+def _notebook_command(name: str) -> list[str]:
     """The command that runs a notebook in its own folder, like a program. Raises UserError if it isn't a notebook."""
     notebook_source(name)
     place = Path(name).absolute()
     return ["env", "-C", str(place.parent), "python", str(place)]
 
 
-def machine_of(workload: Workload) -> str | None:
+def machine_requested_by(workload: Workload) -> str | None:
     """``8xH100-80G``, or as much of it as the job states; None if it states neither number nor kind."""
     name = _GPU_BY_ACCELERATOR.get((workload.accelerator or "").lower(), workload.accelerator)
     instance = parse_instance_type((name or "").removeprefix("ml."))  # SageMaker's names of EC2 instances

@@ -65,7 +65,7 @@ def reproducible_environment(environment: Mapping[str, str], scratch: Path) -> d
         path = scratch / folder
         path.mkdir(parents=True, exist_ok=True)
         environment[name] = str(path)
-    environment["HF_DATASETS_CACHE"] = str(datasets_cache(own, scratch / "hf_datasets"))
+    environment["HF_DATASETS_CACHE"] = str(mirror_datasets_cache(own, scratch / "hf_datasets"))
     return environment
 
 
@@ -80,7 +80,7 @@ def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> d
     return changed
 
 
-def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[str, str]:
+def activated_environment(environment: Mapping[str, str], python: Path | None) -> dict[str, str]:
     """Environment variables that put an interpreter's programs first, as after ``activate``."""
     if python is None:
         return dict(environment)
@@ -90,8 +90,8 @@ def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[
     return changed
 
 
-def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
-    """A mirror of the user's cache for ``datasets``: real folders with links to the user's files.
+def mirror_datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
+    """Create a mirror of the user's cache for ``datasets``: real folders with links to the user's files.
 
     Cached datasets are found there, which they must be without a network. What ``map`` and ``load_dataset`` add is
     written to the mirror, even by native code.

@@ -56,7 +56,7 @@ class BrokenObligation(NamedTuple):
     A hazard that has observed its own mechanism may not depend on such a fact.
     """
 
-    def counts(self, needed_conditions: frozenset[str]) -> bool:
+    def matters_for(self, needed_conditions: frozenset[str]) -> bool:
         """Whether it makes a failure uncertain that depends on ``needed_conditions``."""
         return self.named or self.name in needed_conditions
 
@@ -101,15 +101,15 @@ _GENERATED_ROWS_READ = translated(
 )
 
 _MET_OBLIGATION_TEXTS = {
-    "packages": translated("same packages as declared"),
-    "python": translated("same Python"),
+    "packages": translated("the declared packages"),
+    "python": translated("the declared Python version"),
     "packages of this Python": translated("this Python's packages, as no file declares others"),
     "python of this machine": translated("this Python, as no file asks for another"),
-    "missing": translated("nothing missing"),
-    "made": translated("no generated data and no stand-in before it"),
-    "assumed": translated("no assumed value"),
-    "ranks": translated("nothing from other ranks missing"),
-    "confinement": translated("nothing refused"),
+    "missing": translated("no missing inputs"),
+    "made": translated("no generated data or stand-in used before it"),
+    "assumed": translated("no assumed values"),
+    "ranks": translated("no missing output of other ranks"),
+    "confinement": translated("no operation denied by the sandbox"),
 }
 _OBLIGATION_ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinement")
 
@@ -129,10 +129,10 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
             )
         if rank.failure is None or rank.outcome != "raised":
             continue
-        needed = _needed(rank, record)
+        needed = _needed_conditions(rank, record)
         broken = list(broken_obligations(rank, record, world))
         rank.certificate = _assemble_certificate(broken, needed, world)
-        lacking = (one for one in broken if one.counts(needed))
+        lacking = (one for one in broken if one.matters_for(needed))
         told = [one for one in lacking if one.name != "assumed"]  # the finding mentions assumptions
         first = next((one for one in told if one.named), next(iter(told), None))
         if first is not None:
@@ -213,7 +213,7 @@ def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: Project
     failure = rank.failure
     assert failure is not None
     if rank.made_operands and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
-        yield BrokenObligation("made", _generated_operands(rank, world), named=False)
+        yield BrokenObligation("made", _generated_objects_reason(rank, world), named=False)
     generated = explain_generated_files(rank)
     if generated is not None and CALL_SIGNATURE_ERROR_PATTERN.search(failure.message) is None:
         yield BrokenObligation("made", generated, named=False)
@@ -221,13 +221,13 @@ def _unmet_obligations(rank: RankRecord, record: RehearsalRecord, world: Project
     if assumed is not None:
         what = Text(assumed.what, assumed.what_zh or assumed.what)
         if is_generated_data(assumed):
-            rows = Reason(_GENERATED_ROWS_READ.format(what=what, where=assumed.where), _put_real_data(world))
+            rows = Reason(_GENERATED_ROWS_READ.format(what=what, where=assumed.where), _real_data_remedy(world))
             yield BrokenObligation("made", rows, named=assumed.kind == "guessed")
         else:
             yield BrokenObligation("assumed", Reason(what), named=False)
 
 
-def _generated_operands(rank: RankRecord, world: ProjectWorld) -> Reason:
+def _generated_objects_reason(rank: RankRecord, world: ProjectWorld) -> Reason:
     """The generated objects in the statement that failed, and how to get the real ones, where that is known."""
     table = world.prepared
     why = _GENERATED_OPERAND.format(names=", ".join(rank.made_operands[:3]))
@@ -235,12 +235,12 @@ def _generated_operands(rank: RankRecord, world: ProjectWorld) -> Reason:
     if dot:
         return Reason(why, rehearse_again(purpose=Purpose.AFTER_INSTALL, subject=package))
     if rank.made_operands[0] == _DATASET_CLASS:
-        return Reason(why, _put_real_data(world))
+        return Reason(why, _real_data_remedy(world))
     models = [table.spelled.get(name, name) for name in table.models if is_hub_name(name)]
     return Reason(why, WITHOUT_WEIGHTS.format(name=models[0]) if len(models) == 1 else None)
 
 
-def _put_real_data(world: ProjectWorld) -> GapRemedy:
+def _real_data_remedy(world: ProjectWorld) -> GapRemedy:
     """The real data in place of the rows that were generated: fetched, if it is one data set of the Hub."""
     table = world.prepared
     if len(table.datasets) == 1 and is_hub_name(name := next(iter(table.datasets))):
@@ -292,7 +292,7 @@ def _check_divergence(record: RehearsalRecord) -> list[BrokenObligation]:
     )
 
 
-def _needed(rank: RankRecord, record: RehearsalRecord) -> frozenset[str]:
+def _needed_conditions(rank: RankRecord, record: RehearsalRecord) -> frozenset[str]:
     """The conditions on which the most certain explanation of a rank's failure depends; all if there is none."""
     hazards: dict[str, Hazard] = {hazard.name: hazard for hazard in all_hazards()}
     found, _ = findings_in_record(record)

@@ -32,8 +32,8 @@ from gonogo.prepare.inferred.producers import reason_with_producer
 from gonogo.prepare.missing_files import explain_missing_file
 from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.prepare.project_requirements import COMMON_PACKAGES, FILE
-from gonogo.prepare.stub_packages import asked_of
-from gonogo.prepare.tested_paths import found_no_files, tested_path
+from gonogo.prepare.stub_packages import package_missing_in
+from gonogo.prepare.tested_paths import is_empty_folder_failure, path_of_failed_check
 from gonogo.prepare.unset_variables import unset_variable
 
 # Errors that programs raise for rows of another format, or for another model.
@@ -154,15 +154,15 @@ def explain_data_failure(
     ):
         lacks = match[1]
     if lacks is None and not set(rank.phases) & _TRAINING_PHASES:
-        lacks = tested_path(failure, record.command, folder)
+        lacks = path_of_failed_check(failure, record.command, folder)
     if (file := _NOT_GENERATED_PATTERN.search(f"{failure.message} {failure.cause}")) is not None:
         return "missing", _NO_WEIGHTS.format(file=file[1], name=file[2])
     if missed is not None:  # the program caught that error and raised another one
         why = _NO_NETWORK_DOWNLOAD.format(name=missed.name)
-        return "missing", Reason(why, _fetch(missed) if was_tried else prepare_launch())
+        return "missing", Reason(why, _fetch_remedy(missed) if was_tried else prepare_launch())
     if lacks is not None:
         return "missing", reason_with_producer(PATH_MISSING.format(path=lacks), lacks, folder)
-    if found_no_files(failure) and not set(rank.phases) & _TRAINING_PHASES:
+    if is_empty_folder_failure(failure) and not set(rank.phases) & _TRAINING_PHASES:
         return "missing", _NO_DATA_FILES
     if (packages := _explain_package_failure(failure, table, record, folder)) is not None:
         return "packages", packages
@@ -182,7 +182,7 @@ def explain_data_failure(
     return None
 
 
-def _fetch(missing_input: MissingInput) -> GapRemedy:
+def _fetch_remedy(missing_input: MissingInput) -> GapRemedy:
     """How to get an input that ``gonogo prepare`` has not generated."""
     if missing_input.files or not is_hub_name(missing_input.name):
         return rehearse_again(purpose=Purpose.AFTER_FILES, subject=missing_input.name)
@@ -225,7 +225,7 @@ def _explain_package_failure(
     if table.environment not in ("", FILE):  # the user's own requirements
         return None
     module = _MISSING_MODULE_PATTERN.match(_failed_import_message(failure))
-    if (name := asked_of(failure, table.absent)) is not None:
+    if (name := package_missing_in(failure, table.absent)) is not None:
         return _NOT_LISTED.format(name=name)
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # a launcher is missing, not a package
         return None
@@ -258,7 +258,7 @@ def _failed_import_message(failure: Failure) -> str:
 
 
 def _opened_path(failure: Failure, path: str, cwd: str) -> str:
-    """The place at which the program looked for a file: the failure's word for it, where it gives a folder too."""
+    """The path that the program tried to open: as the failure's message names it, if that includes a folder."""
     name = os.path.basename(path)
     quoted = re.findall(r"['\"]([^'\"\n]+)['\"]", failure.message)
     at = (text for text in quoted if os.path.basename(text) == name and os.path.dirname(text))

@@ -43,7 +43,9 @@ class ProjectWorld:
     """That the number of GPUs is gonogo's assumption, if it is."""
 
     @classmethod
-    def of(cls, folder: Path, cwd: Path, environment: Path | None = None, *, is_complete: bool = False) -> ProjectWorld:
+    def from_files(
+        cls, folder: Path, cwd: Path, environment: Path | None = None, *, is_complete: bool = False
+    ) -> ProjectWorld:
         """Read the files of a project, skipping unreadable ones. ``cwd`` is the folder in which the program runs."""
         requirements = declared_requirements(cwd, environment)
         table = prepared_table(folder)

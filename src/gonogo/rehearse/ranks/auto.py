@@ -11,7 +11,7 @@ from gonogo.evidence.script.identifiers import last_name, split_identifier
 from gonogo.evidence.script.script import Call
 from gonogo.finding import Text, translated
 from gonogo.hazards.facts.rank_tests import excludes_some_ranks
-from gonogo.rehearse.ranks.mesh import mesh_of_options, roles_in_device_mesh
+from gonogo.rehearse.ranks.mesh import mesh_from_options, roles_in_device_mesh
 from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST, ROLES
 
 _LOGGING_FUNCTIONS = frozenset(
@@ -25,7 +25,7 @@ _PARALLEL_SIZE_WORDS = frozenset({"size", "degree", "parallelism"})
 _RANK_DEPENDENT_CODE = translated("the code at {place} depends on the rank")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
-_NON_TEXT_DATA = translated("its data is not only text ({place})")
+_NON_TEXT_DATA = translated("its data contains more than text ({place})")
 _DEVICE_MESH = translated("the device mesh at {place} divides the model among ranks")
 _ROLES_NOTE = translated(
     "ranks {ranks} were rehearsed together, one for each role, since {why} (--ranks 0: only rank 0)"
@@ -42,8 +42,8 @@ def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Tex
     for run in runs:
         if run.launch is None or run.world_size == 1:
             continue
-        difference = next(_differences(run), None)
-        for roles, why in _roles(run):
+        difference = next(_divergence_reasons(run), None)
+        for roles, why in _ranks_by_role(run):
             ranks = sorted(roles | ({run.world_size - 1} if difference is not None and run.world_size else set()))
             listed = ",".join(map(str, ranks))
             return f"{ROLES}{listed}", _ROLES_NOTE.format(ranks=listed.replace(",", ", "), why=why)
@@ -53,14 +53,14 @@ def resolve_auto_ranks(ranks_option: str, runs: Sequence[Run]) -> tuple[str, Tex
     return "0", None
 
 
-def _roles(run: Run) -> Iterator[tuple[set[int], Text]]:
-    """One rank of each role, by the program's options or the device mesh that it makes; and what says so."""
+def _ranks_by_role(run: Run) -> Iterator[tuple[set[int], Text]]:
+    """One rank of each role, by the program's options or its device mesh, and what says so."""
     if run.world_size is None:
         return
     sizes = list(_parallel_sizes(run))
     if sizes:
-        options = {_plain_name(name): str(run.arguments.get(name).get("")) for name in run.arguments.names()}
-        mesh = mesh_of_options(options, run.world_size)
+        options = {_option_as_identifier(name): str(run.arguments.get(name).get("")) for name in run.arguments.names()}
+        mesh = mesh_from_options(options, run.world_size)
         if mesh is not None:
             yield mesh.roles(), _MODEL_PARALLEL_OPTION.format(option=f"{sizes[0][0]} {sizes[0][1]}")
     for call, roles in _device_meshes(run):
@@ -73,30 +73,30 @@ def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:
         for call in script.calls(
             "torch.distributed.device_mesh.init_device_mesh", "torch.distributed.init_device_mesh"
         ):
-            shape, names = _given_value(call, 1, "mesh_shape"), call.keyword("mesh_dim_names").get(None)
+            shape, names = _argument_value(call, 1, "mesh_shape"), call.keyword("mesh_dim_names").get(None)
             if not isinstance(shape, list | tuple) or not isinstance(names, list | tuple) or run.world_size is None:
                 continue
-            if not all(isinstance(size, int) and size > 0 for size in shape) or not all(map(_is_text, names)):
+            if not all(isinstance(size, int) and size > 0 for size in shape) or not all(map(_is_string, names)):
                 continue
             roles = roles_in_device_mesh(shape, names, run.world_size)
             if roles is not None and run.reachable_code.is_reachable(script.source.path, call.node.lineno):
                 yield call, roles
 
 
-def _given_value(call: Call, index: int, name: str) -> Any:
+def _argument_value(call: Call, index: int, name: str) -> Any:
     return call.keyword(name).get(None) if call.has(name) else call.argument(index).get(None)
 
 
-def _is_text(value: object) -> bool:
+def _is_string(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _plain_name(name: str) -> str:
+def _option_as_identifier(name: str) -> str:
     return name.lstrip("-").replace("-", "_")
 
 
-def _differences(run: Run) -> Iterator[Text]:
-    """Reasons for which ranks that have the same part of the model may part."""
+def _divergence_reasons(run: Run) -> Iterator[Text]:
+    """Reasons why ranks that hold the same part of the model may behave differently."""
     for script in run.scripts:
         for call in script.calls("torch.distributed.*"):
             if last_name(call.node) in _COLLECTIVES and run.reachable_code.is_reachable(
@@ -128,7 +128,7 @@ _COLLECTIVES = frozenset(
 def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
     """Options of the program that split a model: ``--tensor_model_parallel_size 2``."""
     for name in run.arguments.names():
-        parts = set(split_identifier(_plain_name(name)))
+        parts = set(split_identifier(_option_as_identifier(name)))
         if "parallel" in parts and parts & _PARALLEL_SIZE_WORDS:
             value = run.arguments.get(name).get(None)
             if isinstance(value, int | str) and str(value).isdecimal() and int(value) > 1:

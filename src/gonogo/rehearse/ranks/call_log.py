@@ -34,7 +34,7 @@ class CallLog:
         for table in (self.groups, self.alike, self.calls, self.sites):
             table.clear()
 
-    def called(self, rank: int, call: Collective, members: tuple[int, ...], index: int) -> None:
+    def record_call(self, rank: int, call: Collective, members: tuple[int, ...], index: int) -> None:
         """Record a collective of a rank."""
         self.groups.setdefault(call.group, members)
         self.calls.setdefault(rank, []).append(LoggedCall(call, index, time.time_ns()))

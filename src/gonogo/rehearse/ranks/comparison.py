@@ -55,6 +55,8 @@ class _RankCall:
 
 @dataclass
 class _RankCalls:
+    """What one rank has reported so far: its latest calls, the call it waits in, and how it ended."""
+
     sites: dict[int, Site] = field(default_factory=dict)
     waiting: _RankCall | None = None
     last: deque[_RankCall] = field(default_factory=lambda: deque(maxlen=_MAX_LAST_CALLS))
@@ -67,6 +69,8 @@ class _RankCalls:
 
 @dataclass
 class _GroupCalls:
+    """The calls of one process group that not all rehearsed members have made yet."""
+
     members: tuple[int, ...]
     pending: dict[int, deque[_RankCall]]
     counts: dict[int, int]
@@ -80,7 +84,7 @@ class _GroupCalls:
 
 
 class Comparison:
-    """The calls of the rehearsed ranks. ``send`` is called with a rank and its reply; ``log`` keeps all calls."""
+    """Compares the collective calls of the rehearsed ranks. ``send`` is called with a rank and its reply."""
 
     def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
         self.ranks = {rank: _RankCalls() for rank in ranks}
@@ -90,7 +94,7 @@ class Comparison:
         self._groups: dict[str, _GroupCalls] = {}
         self._over = False
 
-    def hear(self, rank: int, message: Message) -> None:
+    def handle_message(self, rank: int, message: Message) -> None:
         """Process one message of a rank."""
         state = self.ranks[rank]
         if isinstance(message, Collective):
@@ -116,11 +120,11 @@ class Comparison:
         elif isinstance(message, RankEnded):
             state.steps = message.steps
             state.has_threads = message.has_threads
-            self.gone(rank, message.how)
+            self.record_end(rank, message.how)
         else:
             assert isinstance(message, Hello)
 
-    def gone(self, rank: int, end_state: End = "killed") -> None:
+    def record_end(self, rank: int, end_state: End = "killed") -> None:
         """Record that the rank has ended; only the first report counts."""
         state = self.ranks[rank]
         if state.end is not None:
@@ -140,17 +144,17 @@ class Comparison:
         if not group.only_asks:
             state.made += 1
             if self._log is not None:
-                self._log.called(rank, call, group.members, made.index)
+                self._log.record_call(rank, call, group.members, made.index)
             state.last.append(_RankCall(call, group.members, made.index, made.order, ()))
         group.pending[rank].append(made)
         if call.waits:
             state.waiting = made
         if len(group.pending[rank]) == 1:
-            self._match(group)
+            self._compare_next_calls(group)
         if state.waiting is not None and not self._over:
             self._detect_stall()
 
-    def _match(self, group: _GroupCalls) -> None:
+    def _compare_next_calls(self, group: _GroupCalls) -> None:
         """Compare the next calls while each rehearsed member has one."""
         while all(group.pending.values()):
             heads = {rank: pending.popleft() for rank, pending in group.pending.items()}
@@ -158,7 +162,7 @@ class Comparison:
                 self._reply_to(group, heads)
                 continue
             if len({made.collective.signature for made in heads.values()}) > 1:
-                self._report_divergence(_kind_of(heads), heads)
+                self._report_divergence(_divergence_kind(heads), heads)
                 return
             group.agreed = next(iter(heads.values()))
             if self._log is not None:
@@ -199,9 +203,9 @@ class Comparison:
             ended = any(state.end == "completed" for state in self.ranks.values())
             self._report_divergence("ended" if ended else "deadlock", waiting)
         else:
-            self._note_unmatched()
+            self._report_unmatched_call()
 
-    def _note_unmatched(self) -> None:
+    def _report_unmatched_call(self) -> None:
         """Report a call that only some members have made, after all ranks have completed."""
         for group in self._groups.values():
             heads = {rank: pending[0] for rank, pending in group.pending.items() if pending}
@@ -246,7 +250,7 @@ class Comparison:
         self.divergence = Divergence(
             kind,
             self._divergence_sides(sides.values(), pending_calls),
-            self._to_collective_call(group.agreed) if group.agreed is not None else None,
+            self._find_and_convert_call(group.agreed) if group.agreed is not None else None,
             self._divergence_sides(places.values(), group.earlier or {}),
         )
         self._over = True
@@ -277,7 +281,7 @@ class Comparison:
             functions=site.functions if site is not None else (),
         )
 
-    def _to_collective_call(self, recorded_call: _RankCall) -> CollectiveCall:
+    def _find_and_convert_call(self, recorded_call: _RankCall) -> CollectiveCall:
         rank = next(rank for rank in recorded_call.members if rank in self.ranks)
         return _as_collective_call(self.ranks[rank], recorded_call)
 
@@ -301,7 +305,7 @@ def _as_collective_call(rank: _RankCalls, recorded_call: _RankCall) -> Collectiv
     )
 
 
-def _kind_of(pending_calls: dict[int, _RankCall]) -> Kind:
+def _divergence_kind(pending_calls: dict[int, _RankCall]) -> Kind:
     """Whether the calls differ, or are the same with different sizes or dtypes."""
     calls = {
         (made.collective.operator, made.collective.root, made.collective.parameters) for made in pending_calls.values()
@@ -355,7 +359,7 @@ def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> Collective
     )
 
 
-def discard_what_is_never_reached(records: Sequence[RankRecord], divergence: Divergence) -> None:
+def discard_records_after_divergence(records: Sequence[RankRecord], divergence: Divergence) -> None:
     """Discard what ranks did after the call at which they diverged: the real run never gets there."""
     for record in records:
         on_side = next((side for side in divergence.sides if record.rank in side.ranks), None)

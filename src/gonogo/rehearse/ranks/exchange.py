@@ -24,7 +24,7 @@ _BACKLOG = 1024
 
 
 class Exchange:
-    """Runs while the workers do. ``host`` is an address of this machine at which remote workers can reach it.
+    """Server to which the rehearsed ranks report their collectives; ``host`` is its address for remote workers.
 
     Without a host each rank inherits one end of a socket pair, because a confined program can't connect to anything.
     ``log`` keeps all calls of the ranks, if requested.
@@ -96,12 +96,12 @@ class Exchange:
         with self._lock:
             return self._comparison.divergence
 
-    def watch(self, statuses: Sequence[RankStatus]) -> None:
+    def note_ended_workers(self, statuses: Sequence[RankStatus]) -> None:
         """Take note of the workers that have ended, whether or not they reported it."""
         with self._lock:
             for status in statuses:
                 if status.state not in ("waiting", "running"):
-                    self._comparison.gone(status.rank)
+                    self._comparison.record_end(status.rank)
 
     # -- the threads --------------------------------------------------------------------------------------------------
 
@@ -144,14 +144,14 @@ class Exchange:
             connection.close()
             if rank is not None and self._of_rank.get(rank) is connection:
                 with self._lock:
-                    self._comparison.gone(rank)
+                    self._comparison.record_end(rank)
             return
         with self._lock:
             for message in messages:
                 if isinstance(message, Hello):
                     self._ranks_of[connection] = message.rank
                     self._of_rank[message.rank] = connection
-                self._comparison.hear(self._ranks_of[connection], message)
+                self._comparison.handle_message(self._ranks_of[connection], message)
 
     def _send_reply(self, rank: int, reply: Reply) -> None:
         connection = self._of_rank.get(rank)

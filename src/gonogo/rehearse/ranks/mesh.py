@@ -44,7 +44,7 @@ class Mesh(NamedTuple):
         return tensor + self.tensor * (context + self.context * outer)
 
     def roles(self) -> set[int]:
-        """One rank of each: first, second and last stage; peers in the tensor, context and expert groups."""
+        """One rank of each role: first, second and last stage; peers in the tensor, context and expert groups."""
         ranks = {self.rank(stage=stage) for stage in {0, min(1, self.pipeline - 1), self.pipeline - 1}}
         if self.tensor > 1:
             ranks.add(self.rank(tensor=1))
@@ -95,11 +95,11 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
 
 def parse_mesh(arguments: Sequence[str], world: int) -> Mesh | None:
     """The sizes in the arguments; None if there are none or they don't divide the world size."""
-    return mesh_of_options(_options(arguments), world)
+    return mesh_from_options(_options(arguments), world)
 
 
-def mesh_of_options(given: Mapping[str, str], world: int) -> Mesh | None:
-    """The sizes that options give, by their names with ``_``; None where they give none, or don't divide the world."""
+def mesh_from_options(given: Mapping[str, str], world: int) -> Mesh | None:
+    """The parallel sizes among the options; None if there are none or they don't divide the world size."""
     sizes = [
         _option_as_integer(given, names)
         for names in (

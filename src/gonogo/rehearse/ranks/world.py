@@ -112,7 +112,7 @@ def ranks_to_run(
                     asked=ranks_option, world=world, last=world - 1
                 )
             )
-    surroundings = LaunchMachine.of(machine, None)
+    surroundings = LaunchMachine.from_machine(machine, None)
     for process in launch.processes:
         visible = surroundings.visible_count(_process_environment(launch, process))
         if process.local_world_size > 1 and process.local_rank >= visible:

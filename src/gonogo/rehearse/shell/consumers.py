@@ -27,7 +27,7 @@ def is_read_by_shell(descriptor: int) -> bool:
 
 def _is_reader_shell(descriptor: int) -> bool:
     shells = set(_ancestor_shells(os.getpid()))
-    pipe = _pipe_name(f"/proc/self/fd/{descriptor}")
+    pipe = _pipe_target_of_fd(f"/proc/self/fd/{descriptor}")
     seen = set()
     for _ in range(_MAX_CHAIN):
         if pipe is None or pipe in seen:
@@ -36,12 +36,12 @@ def _is_reader_shell(descriptor: int) -> bool:
         readers = [process for process in _process_ids() if _is_reading_pipe(process, pipe)]
         if shells.intersection(readers):
             return True
-        outputs = [_pipe_name(f"/proc/{process}/fd/1") for process in readers if process != os.getpid()]
+        outputs = [_pipe_target_of_fd(f"/proc/{process}/fd/1") for process in readers if process != os.getpid()]
         pipe = next((output for output in outputs if output is not None), None)
     return False
 
 
-def _pipe_name(fd_path: str) -> str | None:
+def _pipe_target_of_fd(fd_path: str) -> str | None:
     with contextlib.suppress(OSError):
         target = os.readlink(fd_path)
         if target.startswith("pipe:"):

@@ -1,8 +1,8 @@
 """``nvidia-smi`` and ``npu-smi`` for the virtual machine, which scripts and programs use to count accelerators.
 
 A call in a launch script is answered by the stand-in for all programs. A call in the training program is answered by
-the script that :func:`put_in` writes, which runs this file alone, without gonogo's other modules, because frameworks
-call it at every start.
+the script that :func:`install_smi_program` writes, which runs this file alone, without gonogo's other modules, because
+frameworks call it at every start.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _DRIVER_VERSION = "580.95.05"
 
 
 def print_smi_output(session: ShellSession, name: str, arguments: list[str]) -> int:
-    """Print what the program would print; returns 127 if it belongs to other accelerators than the machine's."""
+    """Print what ``nvidia-smi`` or ``npu-smi`` would print; returns 127 if the machine has other accelerators."""
     surroundings = session.settings.surroundings
     if (name == "npu-smi") != (surroundings.device_type == "npu"):
         print(f"{name}: command not found", file=sys.stderr)
         return 127
     text = _smi_output(surroundings, name, arguments)
     if text is None:
-        session.skip([name, *arguments])
+        session.record_skipped([name, *arguments])
         return 0
     sys.stdout.write(text)
     return 0
 
 
-def put_in(folder: Path, surroundings: LaunchMachine) -> Path:
-    """Write a program that answers for the virtual machine to a folder for the start of PATH; returns the folder."""
+def install_smi_program(folder: Path, surroundings: LaunchMachine) -> Path:
+    """Write ``nvidia-smi`` and the like for the virtual machine to a folder for the start of PATH; returns it."""
     folder.mkdir(exist_ok=True)
     name = "npu-smi" if surroundings.device_type == "npu" else "nvidia-smi"
     known = {
@@ -56,14 +56,16 @@ def put_in(folder: Path, surroundings: LaunchMachine) -> Path:
 
 
 def _smi_output(surroundings: LaunchMachine, name: str, arguments: list[str]) -> str | None:
-    return _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
+    return (
+        _npu_smi_output(surroundings, arguments) if name == "npu-smi" else _nvidia_smi_output(surroundings, arguments)
+    )
 
 
 def _gpu_uuid(index: int) -> str:
     return f"GPU-{index:08x}-0000-0000-0000-000000000000"
 
 
-def _nvidia_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
+def _nvidia_smi_output(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
     options = _options(arguments)
     chosen = range(surroundings.count)
     wanted = options.get("-i", options.get("--id", ""))
@@ -126,7 +128,7 @@ def _nvidia_smi_table(surroundings: LaunchMachine, rows: list[int]) -> str:
     return rule + f"| NVIDIA-SMI{'':<66}|\n" + rule + "".join(lines) + rule
 
 
-def _npu_smi(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
+def _npu_smi_output(surroundings: LaunchMachine, arguments: list[str]) -> str | None:
     if arguments[:1] != ["info"]:
         return None
     if "-l" in arguments:

@@ -50,10 +50,10 @@ class Interception:
         """How many more starts of a process are let through."""
         self._replaced: dict[Process, list[str]] = {}
 
-    def look(self, call: SystemCall) -> None:
+    def inspect_call(self, call: SystemCall) -> None:
         """Inspect a call and replace the program if necessary."""
         if call.name in ("connect", "exit_group") and self.has_namespaces:
-            self._unreached.look(call, self._replaced)
+            self._unreached.inspect_call(call, self._replaced)
         if call.name not in ("execve", "execveat"):
             return
         caller = (call.pid, process_start_time(call.pid))
@@ -75,7 +75,7 @@ class Interception:
             self.failure = f"scripts call each other {MAX_NESTING} deep: {shown}"
         target = os.path.basename(os.path.realpath(shown))
         if name in ("sh", "dash") and target not in (name, "bash"):  # sh is not bash on this machine
-            self._overwrite(call, address, path, os.fsencode(self.bash))
+            self._overwrite_path(call, address, path, os.fsencode(self.bash))
             return
         command = [os.fsdecode(call.memory.text(call.pid, word)) for word in words]
         left_out = self._unreached.should_skip(command)
@@ -89,13 +89,13 @@ class Interception:
             return
         called = command[0] if command else name
         process = _pid_in_namespace(call.pid)
-        if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
+        if process is None or not self._overwrite_path(call, address, path, os.fsencode(self.stub)):
             return
         self._session.record_replaced(process, ReplacedProgram(shown, called, left_out))
         self._replaced[caller] = command
         self._let_through[caller] = _EXECS_PER_STAND_IN
 
-    def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
+    def _overwrite_path(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
         """Overwrite a path in the process's memory; False if the new one is longer."""
         if len(other) > len(path):
             return False
@@ -105,7 +105,7 @@ class Interception:
 
 def write_stub(path: Path, session: ShellSession) -> None:
     """Write the program that becomes the stand-in."""
-    path.write_text(_WRAPPER_SCRIPT_TEMPLATE.format(words=shlex.join(session.stand_in("--replaced"))))
+    path.write_text(_WRAPPER_SCRIPT_TEMPLATE.format(words=shlex.join(session.stand_in_command("--replaced"))))
     path.chmod(0o755)
 
 

@@ -98,7 +98,7 @@ def run_script(
                 command=shorten_command(words)
             )
         )
-    words = _as_bash(words)
+    words = _bash_command(words)
     _check_script(words, bash, cwd)
     deadline = time.monotonic() + timeout
     software: list[str] = []
@@ -110,9 +110,9 @@ def run_script(
         own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
         _write_own_files(own, session, bash, software)
         interception = Interception(session, unreached)
-        unreached.begin()
+        unreached.begin_run()
         with (
-            confinement.world(below=[own], prepared=prepared, on_call=interception.look) as world,
+            confinement.world(below=[own], prepared=prepared, on_call=interception.inspect_call) as world,
             _ShortPaths(world, own) as short,
         ):
             interception.stub, interception.bash = short.stub, short.bash
@@ -122,7 +122,7 @@ def run_script(
         failure = interception.failure
         if failure is not None:
             raise UserError(
-                translated("`{command}` can't be followed: {failure}; give the launch command itself").format(
+                translated("gonogo can't trace `{command}`: {failure}; give the launch command itself").format(
                     command=shorten_command(words), failure=failure
                 )
             )
@@ -138,7 +138,7 @@ def run_script(
         software += missing  # with `set -e` it ended here, but the machine that trains has that file
 
 
-def _as_bash(words: Sequence[str]) -> list[str]:
+def _bash_command(words: Sequence[str]) -> list[str]:
     """The command that runs a script with bash. Raises UserError for other shells than bash, sh and dash."""
     name = os.path.basename(words[0])
     if name in SHELLS and name not in ("bash", "sh", "dash"):

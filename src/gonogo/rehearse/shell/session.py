@@ -93,7 +93,7 @@ class ShellSession:
         (own / "settings.json").write_bytes(msgspec.json.encode(settings))
         return cls(own)
 
-    def stand_in(self, *options: str) -> list[str]:
+    def stand_in_command(self, *options: str) -> list[str]:
         """The command line of a stand-in, to which the program's arguments are appended."""
         return [self.settings.python, "-I", STAND_IN_PATH, str(self.readable), *options]
 
@@ -127,7 +127,7 @@ class ShellSession:
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment variables for bash, in which the stand-in handles missing commands."""
-        function = f'() {{ {shlex.join(self.stand_in("--missing"))} "$@"; }}'
+        function = f'() {{ {shlex.join(self.stand_in_command("--missing"))} "$@"; }}'
         inner = {name: value for name, value in environment.items() if name not in ("BASH_ENV", "ENV")}
         # Launchers that are missing on this machine are found last on PATH.
         path = environment.get("PATH", os.defpath)
@@ -135,11 +135,11 @@ class ShellSession:
 
     # -- the stand-ins' side, in the world
 
-    def replaced(self) -> ReplacedProgram:
+    def replaced_program(self) -> ReplacedProgram:
         """What this process was about to start."""
         return _decode_struct((self.readable / "replaced" / str(os.getpid())).read_bytes(), ReplacedProgram)
 
-    def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
+    def record_call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
         """Record a program that would have been started."""
         call = ScriptCommand(kind, words, self._outer_environment(), os.getcwd())
         descriptor = os.open(self.written / "calls", os.O_WRONLY | os.O_APPEND)
@@ -150,7 +150,7 @@ class ShellSession:
         finally:
             os.close(descriptor)
 
-    def skip(self, words: list[str]) -> None:
+    def record_skipped(self, words: list[str]) -> None:
         """Record a command that is skipped."""
         record = "".join(f"{word}\037" for word in words) + "\036"
         with open(self.written / "not_run", "ab") as file:

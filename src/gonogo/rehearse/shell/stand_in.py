@@ -36,19 +36,19 @@ class StandIn:
         self._path = os.path.abspath(replaced_program.path)
         self._left_out = replaced_program.left_out
 
-    def answer(self, words: list[str]) -> int:
+    def handle_command(self, words: list[str]) -> int:
         """Handle the command ``words`` and return its exit status. May exec another program instead."""
         name = os.path.basename(words[0])
         session = self._session
         if self._left_out:
-            session.skip(words)
+            session.record_skipped(words)
             return 0
         if find_called_launcher(words) is not None:
             return self._record_call("launch", words)
         if (job := parse_ray_job_submit(words)) is not None:
-            return self._run_ray_job(words, *job)
+            return self._handle_ray_job(words, *job)
         if is_python(name):
-            return self._python(words)
+            return self._handle_python(words)
         if name in SHELLS:
             self._exec_program(words)
         if name in commands.DEVICES:
@@ -56,23 +56,23 @@ class StandIn:
 
             return print_smi_output(session, name, words[1:])
         if name in commands.WRAPPER_COMMANDS:
-            return self._run_wrapped_command(words)
+            return self._handle_wrapped_command(words)
         if name == "scontrol" and words[1:3] in (["show", "hostnames"], ["show", "hostname"]):
             print(*host_names(words[3] if words[3:] else os.environ.get("SLURM_JOB_NODELIST", "")), sep="\n")
             return 0
         if name in commands.SLEEPS:
             return 0
         if name in commands.ARGUMENT_DEPENDENT_COMMANDS:
-            return self._ask(name, words)
+            return self._run_if_harmless(name, words)
         if name in commands.SKIPPED:
-            session.skip(words)
+            session.record_skipped(words)
             return 0
         if is_python_script(self._path):
-            return self._run_python_script(words)
+            return self._handle_python_script(words)
         self._exec_program(words, self._path)
 
     def _record_call(self, kind: Literal["launch", "program"], words: list[str]) -> int:
-        self._session.call(kind, words)
+        self._session.record_call(kind, words)
         return 0
 
     def _exec_program(self, words: list[str], path: str | None = None) -> NoReturn:
@@ -81,41 +81,43 @@ class StandIn:
             os.execvp(words[0], words)
         os.execv(path or words[0], words)
 
-    def _python(self, words: list[str]) -> int:
+    def _handle_python(self, words: list[str]) -> int:
         """Handle ``python …``: run code and helpers, record training programs."""
         command = python_command(words[1:])
         if command.kind == "none" or (command.kind == "module" and command.target in commands.HARMLESS_MODULES):
             real = self._path if os.path.isfile(self._path) else self._session.settings.python
             self._exec_program(words, real)
         if command.kind == "module" and command.target == "pip":
-            return self._ask("pip", ["pip", *command.arguments])
+            return self._run_if_harmless("pip", ["pip", *command.arguments])
         if command.kind in ("code", "stdin") or (command.kind == "script" and is_read_by_shell(1)):
-            self._help(command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments))
+            self._run_for_output(
+                command.kind, "-" if command.kind == "stdin" else command.target, list(command.arguments)
+            )
         return self._record_call("program", words)
 
-    def _help(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
+    def _run_for_output(self, kind: str, target: str, arguments: list[str]) -> NoReturn:
         """Run code whose output the script needs, with torch reporting the virtual machine's devices."""
-        from gonogo.rehearse.launch.python_start import python_module
+        from gonogo.rehearse.launch.python_start import python_module_command
 
         settings = self._session.settings
         module = "gonogo.rehearse.shell.facade"
-        line = python_module(settings.python, module, str(self._session.readable), kind, target, *arguments)
+        line = python_module_command(settings.python, module, str(self._session.readable), kind, target, *arguments)
         # Kept as it is: an empty entry of it means the working folder.
         inherited = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
         os.environ["PYTHONPATH"] = os.pathsep.join([*settings.packages, *inherited])
         os.execv(line[0], line)
 
-    def _run_python_script(self, words: list[str]) -> int:
+    def _handle_python_script(self, words: list[str]) -> int:
         """Handle a file with a Python shebang: record the project's program, skip commands of installed packages."""
         if is_read_by_shell(1):
             self._exec_program(words, self._path)  # such as `conda shell.posix activate`: the script uses its output
         beside = os.sep in words[0] and not _is_installed(self._path)
         if beside or project_console_script(os.path.basename(words[0]), Path.cwd()) is not None:
             return self._record_call("program", words if beside else [self._path, *words[1:]])
-        self._session.skip(words)
+        self._session.record_skipped(words)
         return 0
 
-    def _run_wrapped_command(self, words: list[str]) -> int:
+    def _handle_wrapped_command(self, words: list[str]) -> int:
         """Handle ``srun … torchrun …``: skip the wrapper and handle the command among its arguments."""
         tasks = None
         if os.path.basename(words[0]) in TASK_STARTERS:
@@ -125,29 +127,29 @@ class StandIn:
             name = os.path.basename(word)
             if find_called_launcher(words[index:]) is not None or is_python(name) or name in SHELLS:
                 if tasks is None or find_called_launcher(words[index:]) is not None:
-                    self._session.skip(words[:index])
+                    self._session.record_skipped(words[:index])
                 self._path = os.path.abspath(word) if os.sep in word else name
-                return self.answer(words[index:])
+                return self.handle_command(words[index:])
             if os.path.basename(words[0]) == "uv" and name.endswith(".py") and os.path.isfile(word):
-                self._session.skip(words[:index])
+                self._session.record_skipped(words[:index])
                 return self._record_call("program", ["python", *words[index:]])
         if is_read_by_shell(1) and os.path.exists(self._path):
             self._exec_program(words, self._path)
         if tasks is not None and tasks.words and is_read_by_shell(1) and shutil.which(tasks.words[0]) is not None:
             self._exec_program(tasks.words)  # head=$(srun --ntasks=1 hostname)
-        self._session.skip(words)
+        self._session.record_skipped(words)
         return 0
 
-    def _run_ray_job(self, words: list[str], start: int, variables: dict[str, str]) -> int:
+    def _handle_ray_job(self, words: list[str], start: int, variables: dict[str, str]) -> int:
         """Handle ``ray job submit … -- python3 …``: its command, here, with the job's variables."""
-        self._session.skip(words[:start])
+        self._session.record_skipped(words[:start])
         os.environ.update(variables)
         if not words[start:]:
             return 0
         self._path = words[start] if os.sep in words[start] else shutil.which(words[start]) or words[start]
-        return self.answer(words[start:])
+        return self.handle_command(words[start:])
 
-    def _ask(self, name: str, words: list[str]) -> int:
+    def _run_if_harmless(self, name: str, words: list[str]) -> int:
         """Run a program for real, unless its arguments need a network or make it run forever."""
         arguments = words[1:]
         if name == "git":
@@ -163,7 +165,7 @@ class StandIn:
         else:
             harmless = not any(":" in word for word in arguments if not word.startswith("-"))
         if not harmless or (name not in ("pip", "pip3") and shutil.which(name) is None):
-            self._session.skip(words)
+            self._session.record_skipped(words)
             return 0
         if name in ("pip", "pip3"):
             python = self._session.settings.python
@@ -187,8 +189,8 @@ def _answer_missing_command(session: ShellSession, words: list[str]) -> int:
     known = find_called_launcher(words) is not None or is_python(name) or name in commands.REPLACED
     known = known or parse_ray_job_submit(words) is not None
     if known:
-        return StandIn(session, ReplacedProgram(name, name)).answer(words)
-    session.skip(words)
+        return StandIn(session, ReplacedProgram(name, name)).handle_command(words)
+    session.record_skipped(words)
     return 0
 
 
@@ -197,8 +199,8 @@ def main(readable: str, why: str, arguments: list[str]) -> int:
     session = ShellSession(Path(readable))
     if why == "--missing":
         return _answer_missing_command(session, arguments)
-    replaced = session.replaced()
-    return StandIn(session, replaced).answer([replaced.name, *arguments])
+    replaced = session.replaced_program()
+    return StandIn(session, replaced).handle_command([replaced.name, *arguments])
 
 
 if __name__ == "__main__":

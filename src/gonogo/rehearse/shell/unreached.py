@@ -39,7 +39,7 @@ class UnreachedCommands:
         self._trying: dict[Process, tuple[tuple[str, ...], float]] = {}
         self._failed = False
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         """Start a new run of the script."""
         self._trying.clear()
         self._failed = False
@@ -62,16 +62,16 @@ class UnreachedCommands:
             self._programs[name] >= _MAX_FAILURES_PER_PROGRAM and name not in self._succeeded
         )
 
-    def look(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
+    def inspect_call(self, call: SystemCall, replaced_commands: Mapping[Process, Sequence[str]]) -> None:
         """Inspect a ``connect`` or ``exit_group`` call. ``replaced_commands`` are those of replaced processes."""
         if call.name == "connect":
             if _is_remote_address(call.memory(call.pid, call.arguments[1], call.arguments[2] & 0xFF)):
-                process = _shell_child_of(_process_of(call.pid))
+                process = _shell_child_of(_process_of_thread(call.pid))
                 if process is not None:
                     words = replaced_commands.get(process) or command_line(process[0])
                     self._trying.setdefault(process, (tuple(words), time.monotonic()))
             return
-        number = _process_of(call.pid)
+        number = _process_of_thread(call.pid)
         words, _ = self._trying.pop((number, process_start_time(number)), ((), 0.0))
         if call.arguments[0] & 0xFF == 0:
             own = words or command_line(number)
@@ -139,7 +139,7 @@ def _is_shell(process: int) -> bool:
     return False
 
 
-def _process_of(thread: int) -> int:
+def _process_of_thread(thread: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{thread}/status", encoding="utf-8", errors="replace") as file:
         for line in file:
             if line.startswith("Tgid:"):

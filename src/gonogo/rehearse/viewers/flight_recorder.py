@@ -58,7 +58,7 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def dumps(log: CallLog, record: RehearsalRecord) -> Iterator[tuple[str, bytes]]:
+def rank_dumps(log: CallLog, record: RehearsalRecord) -> Iterator[tuple[str, bytes]]:
     """(file name, contents) of each rehearsed rank."""
     library = "hccl" if record.accelerator.device_type == "npu" else "nccl"
     groups = {key: str(number) for number, key in enumerate(log.groups)}
@@ -112,10 +112,8 @@ def _call_entry(
         stack = reversed(site.frames) if site is not None else ()
         frames[call.site] = [{"name": f.function, "filename": f.path, "line": f.line} for f in stack]
     passes = call.operator.startswith("send/recv")
-    sent, got = _sizes(call.operator, call.sizes, len(members))
-    name = (
-        _message_key(rank, members, call.root) if passes else _profiling_name(call.operator, call.sizes, len(members))
-    )
+    sent, got = _input_and_output_shapes(call.operator, call.sizes, len(members))
+    name = _p2p_key(rank, members, call.root) if passes else _profiling_name(call.operator, call.sizes, len(members))
     dtype = _DTYPES.get(call.dtype or "", call.dtype or "Byte")
     return {
         "record_id": number,
@@ -140,8 +138,9 @@ def _call_entry(
     }
 
 
-def _sizes(operator: str, sizes: tuple[int, ...], ranks: int) -> tuple[list[list[int]], list[list[int]]]:
-    """(input shapes, output shapes) of a collective."""
+def _input_and_output_shapes(
+    operator: str, sizes: tuple[int, ...], ranks: int
+) -> tuple[list[list[int]], list[list[int]]]:
     if operator == "new_group":
         return [list(sizes)], [list(sizes)]
     if not sizes:
@@ -166,8 +165,8 @@ def _profiling_name(operator: str, sizes: tuple[int, ...], ranks: int) -> str:
     return _FLIGHT_RECORDER_NAMES[operator]
 
 
-def _message_key(rank: int, members: tuple[int, ...], source: int | None) -> str:
-    """NCCL's name of a message between two ranks, which are numbered within their group."""
+def _p2p_key(rank: int, members: tuple[int, ...], source: int | None) -> str:
+    """NCCL's key for the communicator of two ranks, which are numbered within their group."""
     inside = sorted(members)
     sender = inside.index(source if source is not None else inside[0])
     receiver = 1 - sender if len(inside) > 1 else sender

@@ -33,12 +33,12 @@ def snapshot(traces: Mapping[int, RankTrace], world_size: int) -> dict[str, Any]
             by_number[number] = (device, stacks)
     result: dict[str, Any] = {"segments": [], "device_traces": [[] for _ in range(max(by_number, default=-1) + 1)]}
     for number, (device, stacks) in by_number.items():
-        held = _events(device, stacks, result["device_traces"][number])
+        held = _append_events(device, stacks, result["device_traces"][number])
         result["segments"] += [_segment_dict(number, segment, held) for segment in device.segments]
     return result
 
 
-def _events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, Any]]) -> dict[int, Frames]:
+def _append_events(device: DeviceEvents, stacks: list[Frames], events: list[dict[str, Any]]) -> dict[int, Frames]:
     """Append the events; returns the stacks of the blocks that are live at the end, by address."""
     nothing: Frames = []
     held: dict[int, tuple[Frames, int]] = {}

@@ -38,7 +38,7 @@ def _write_traces(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrac
     pieces: list[str] = []
     first = True
     for trace in traces.values():
-        for event in _events(trace):
+        for event in _json_events(trace):
             pieces.append(event)
             if len(pieces) >= _EVENTS_PER_CHUNK:
                 file.write((("" if first else ",\n") + ",\n".join(pieces)).encode())
@@ -47,7 +47,7 @@ def _write_traces(file: IO[bytes] | gzip.GzipFile, traces: Mapping[int, RankTrac
     file.write(b"]}\n")
 
 
-def _events(trace: RankTrace) -> Iterator[str]:
+def _json_events(trace: RankTrace) -> Iterator[str]:
     """Each event as JSON."""
     process = trace.rank
     yield _metadata_event(process, _FIRST_THREAD, "process_name", {"name": f"rank {process}"})
@@ -65,14 +65,14 @@ def _events(trace: RankTrace) -> Iterator[str]:
             f'"name":{names[number]}{details[detail] if detail >= 0 else ""}}}'
         )
     for device in trace.devices:
-        yield from _counters(process, device)
+        yield from _memory_counters(process, device)
 
 
 def _metadata_event(process: int, thread: int, name: str, args: dict[str, object]) -> str:
     return _encode({"ph": "M", "pid": process, "tid": thread, "name": name, "args": args}).decode()
 
 
-def _counters(process: int, device: DeviceEvents) -> Iterator[str]:
+def _memory_counters(process: int, device: DeviceEvents) -> Iterator[str]:
     """Allocated and reserved bytes: the highest moment in each interval."""
     name = _encode(f"memory of {device.device}").decode()
     reserved = allocated = 0

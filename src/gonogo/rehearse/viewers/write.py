@@ -18,7 +18,7 @@ from gonogo.evidence.rehearsal.trace import RankTrace
 from gonogo.finding import translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.rehearse.ranks.call_log import CallLog
-from gonogo.rehearse.viewer_files import ViewerFiles, refused
+from gonogo.rehearse.viewer_files import ViewerFiles, write_error
 from gonogo.rehearse.viewers import flight_recorder, memory_viz, trace_events
 from gonogo.rehearse.workers.workers import Assignment
 
@@ -37,7 +37,7 @@ def write_viewer_files(
         compressed = files.trace.suffix == ".gz"
         _write_file("--trace", files.trace, lambda file: trace_events.write(file, traces, compressed))
     if files.flight_recorder is not None and calls is not None:
-        _write_folder("--flight-recorder", files.flight_recorder, flight_recorder.dumps(calls, record))
+        _write_folder("--flight-recorder", files.flight_recorder, flight_recorder.rank_dumps(calls, record))
     missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
     if not missing:
         return []
@@ -66,7 +66,7 @@ def _write_file(option: str, path: Path, write: Write) -> None:
                 os.unlink(temporary)
             raise
     except OSError as error:
-        raise refused(option, path, error) from None
+        raise write_error(option, path, error) from None
 
 
 def _write_folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -> None:
@@ -81,7 +81,7 @@ def _write_folder(option: str, path: Path, dumps: Iterator[tuple[str, bytes]]) -
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
-        raise refused(option, path, error) from None
+        raise write_error(option, path, error) from None
 
 
 def _chmod_with_umask(path: str, mode: int) -> None:

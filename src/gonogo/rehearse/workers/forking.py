@@ -18,7 +18,7 @@ from typing import IO
 import msgspec
 
 from gonogo.confinement.world import World
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.virtual.protocol.plan import EXCHANGE_DESCRIPTOR
 
 _MAX_PACKET_BYTES = 8192
@@ -61,7 +61,7 @@ class ConfinedProcess:
         self._ended: int | None = None
         read, self._write = os.pipe()
         self.output: IO[bytes] = os.fdopen(read, "rb", buffering=0)
-        if server is None or not server.ask(self, start, self._write):
+        if server is None or not server.request_fork(self, start, self._write):
             self.spawn()
 
     def spawn(self) -> None:
@@ -81,7 +81,7 @@ class ConfinedProcess:
         )
         os.close(self._write)
 
-    def forked(self, pid: int) -> None:
+    def set_pid(self, pid: int) -> None:
         """Note that the server has forked it; ``pid`` is its id in the world."""
         self._pid = pid
         os.close(self._write)
@@ -103,7 +103,7 @@ class ConfinedProcess:
     def poll(self) -> int | None:
         """Its exit status, or None while it runs; processes the server's messages first."""
         if self._server is not None:
-            self._server.hear(0)
+            self._server.process_messages(0)
         return self._popen.poll() if self._popen is not None else self._ended
 
     def wait(self, timeout: float | None = None) -> int:
@@ -114,7 +114,7 @@ class ConfinedProcess:
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired(self._start.command, timeout or 0.0)
             assert self._server is not None
-            self._server.hear(left)
+            self._server.process_messages(left)
         if self._popen is not None:
             return self._popen.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
         assert self._ended is not None
@@ -131,7 +131,7 @@ class ConfinedProcess:
     def _send_signal(self, number: signal.Signals, *, group: bool) -> None:
         if not self.is_started and self._server is not None:
             if number is signal.SIGKILL:
-                self._server.forget(self)
+                self._server.cancel_fork(self)
                 self._ended = -number
                 os.close(self._write)
             return
@@ -158,11 +158,13 @@ class ForkServer:
 
     def command(self, descriptor: str) -> list[str]:
         """The server's command line, given the descriptor of its socket."""
-        return python_module(self._python, "gonogo.virtual.ranks.fork_server", descriptor, dies_with_parent=True)
+        return python_module_command(
+            self._python, "gonogo.virtual.ranks.fork_server", descriptor, dies_with_parent=True
+        )
 
-    def suits(self, start: WorkerStart) -> bool:
+    def can_start(self, start: WorkerStart) -> bool:
         """Whether the worker's command line is the one that the server would replace."""
-        return start.command == python_module(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
+        return start.command == python_module_command(self._python, "gonogo.virtual", start.plan, dies_with_parent=True)
 
     def _start_process(self) -> None:
         with self._theirs as theirs:
@@ -177,9 +179,9 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
             )
 
-    def ask(self, process: ConfinedProcess, start: WorkerStart, output: int) -> bool:
+    def request_fork(self, process: ConfinedProcess, start: WorkerStart, output: int) -> bool:
         """Request a worker; False if the server can't fork it or has ended."""
-        if not self.suits(start):
+        if not self.can_start(start):
             return False
         if self._popen is None:
             self._start_process()
@@ -197,13 +199,13 @@ class ForkServer:
         self._asked[str(path)] = process
         return True
 
-    def forget(self, process: ConfinedProcess) -> None:
+    def cancel_fork(self, process: ConfinedProcess) -> None:
         """Cancel a worker that has not been forked yet; stops the server if it has forked none."""
         self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
         if not self._forked and self._popen is not None:
             self._popen.kill()
 
-    def hear(self, timeout: float | None) -> None:
+    def process_messages(self, timeout: float | None) -> None:
         """Process the server's messages, waiting up to ``timeout`` seconds for the first one."""
         if self._gone:
             return
@@ -227,7 +229,7 @@ class ForkServer:
                 self._world.signal(int(pid), signal.SIGKILL, group=True)
                 continue
             self._forked[int(pid)] = process
-            process.forked(int(pid))
+            process.set_pid(int(pid))
 
     def _handle_server_exit(self) -> None:
         """The server has ended, and its workers with it: start the workers that it was still to fork."""
@@ -247,7 +249,7 @@ class ForkServer:
             self._popen.wait()
 
 
-def are_alike(environments: Sequence[Mapping[str, str]]) -> bool:
+def can_share_fork_server(environments: Sequence[Mapping[str, str]]) -> bool:
     """Whether workers with these environments find the same torch after importing it."""
     first, *others = environments
     fixed = {name: value for name, value in first.items() if name not in _RANK_VARIABLES}
@@ -259,7 +261,7 @@ def fork_server(
     python: str, environments: Sequence[Mapping[str, str]], cwd: str, world: World
 ) -> Iterator[ForkServer | None]:
     """A server for workers with these environments; None if it is better to start each separately."""
-    if len(environments) < 2 or sys.platform != "linux" or not are_alike(environments):
+    if len(environments) < 2 or sys.platform != "linux" or not can_share_fork_server(environments):
         yield None
         return
     server = ForkServer(python, environments[0], cwd, world)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.trees import copy_with_holes, data_in
+from gonogo.confinement.trees import copy_with_holes, data_segments
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -96,7 +96,7 @@ def _mask(path: Path, redactor: Redactor) -> None:
                 file.truncate()
                 file.write(masked)
             return
-        for start, end in data_in(file.fileno(), size):
+        for start, end in data_segments(file.fileno(), size):
             for at in range(start, end, _CHUNK_BYTES):
                 data = os.pread(file.fileno(), min(_CHUNK_BYTES + _CHUNK_OVERLAP_BYTES, end - at), at)
                 masked = redactor.data(data, formats=False)

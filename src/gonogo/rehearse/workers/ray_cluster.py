@@ -20,7 +20,7 @@ _CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[RayPool]:
+def connect_to_cluster(address: str) -> Iterator[RayPool]:
     """A pool on the cluster at ``address`` (``HOST:PORT`` or ``auto``), of which this machine must be a node.
 
     Raises UserError if Ray is not installed or there is no cluster.
@@ -31,7 +31,7 @@ def connected(address: str) -> Iterator[RayPool]:
         raise UserError(
             translated("--ray needs Ray, which is not installed: {install}").format(install=install_hint("ray"))
         ) from None
-    _check_reached(address)
+    _check_reachable(address)
     main = threading.current_thread() is threading.main_thread()
     terminate = signal.getsignal(signal.SIGTERM) if main else None
     try:
@@ -46,7 +46,7 @@ def connected(address: str) -> Iterator[RayPool]:
         ray.shutdown()
 
 
-def _check_reached(address: str) -> None:
+def _check_reachable(address: str) -> None:
     """Raise UserError if nothing listens at the address: Ray itself would retry for a minute."""
     if address == "auto":
         return

@@ -55,7 +55,7 @@ class RayPool:
         """Like ``run_workers``; a rank whose node is lost is run again, or its record says what happened."""
         running = _PoolRun(self._ray, self._lost, assignments, on_progress)
         try:
-            running.until(deadline)
+            running.run_until(deadline)
         except KeyboardInterrupt:
             running.end("interrupted")
         finally:
@@ -90,7 +90,7 @@ class _PoolRun:
         )
         return task.remote(msgspec.msgpack.encode(pack(assignment)), assignment.plan.rank, self._board, self._between)
 
-    def until(self, deadline: float) -> None:
+    def run_until(self, deadline: float) -> None:
         """Run until all ranks have ended or the deadline has passed. Raises NodeLost for connected ranks."""
         while self._running:
             self._poll_ranks()
@@ -114,7 +114,9 @@ class _PoolRun:
         for reference, assignment in self._running.items():
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.cancel(reference, force=True)
-            self._records[assignment.plan.rank] = self._silent(assignment, outcome, "it did not answer in time")
+            self._records[assignment.plan.rank] = self._record_without_result(
+                assignment, outcome, "it did not answer in time"
+            )
         self._running.clear()
 
     def close(self) -> None:
@@ -159,7 +161,7 @@ class _PoolRun:
             return
         if times > 1:
             how += f" (it was tried {times} times)"
-        self._records[rank] = self._silent(assignment, "killed", how)
+        self._records[rank] = self._record_without_result(assignment, "killed", how)
 
     def _wait_for_node_removal(self, rank: int) -> None:
         """Wait until Ray knows that the rank's node is gone."""
@@ -168,7 +170,7 @@ class _PoolRun:
         while time.monotonic() < until and any(node["Alive"] and node["NodeID"] == place for node in self._ray.nodes()):
             time.sleep(_POLL_SECONDS)
 
-    def _silent(self, assignment: Assignment, outcome: Outcome, exit_description: str) -> RankRecord:
+    def _record_without_result(self, assignment: Assignment, outcome: Outcome, exit_description: str) -> RankRecord:
         """The record of a rank that returned none."""
         plan = assignment.plan
         record = record_without_worker(plan, outcome)
@@ -222,7 +224,7 @@ class _ProgressActor:
 
 
 def _run_rank(shipment_bytes: bytes, rank: int, progress_board: Any, report_interval_seconds: float) -> bytes:
-    """The task. It ends with the rehearsal that started it, because without the board its reports fail."""
+    """The Ray task that runs one rank; it ends with its rehearsal, as it can no longer report to the actor."""
     ray: Any = importlib.import_module("ray")
 
     def tell_board(line: bytes) -> Outcome | None:

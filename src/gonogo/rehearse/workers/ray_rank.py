@@ -19,7 +19,7 @@ from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.rehearsal.record import Outcome
-from gonogo.rehearse.workers.ray_shipment import RankResult, Shipment, refusal, unpack
+from gonogo.rehearse.workers.ray_shipment import RankResult, Shipment, unpack, unsuitable_node_reason
 from gonogo.rehearse.workers.workers import Assignment, RankProcess, end_all
 from gonogo.virtual.collectives.peers import connect_over_network
 
@@ -34,7 +34,7 @@ def run_rank(
 ) -> bytes:
     """Run the rank until it ends or is told to end; returns an encoded :class:`RankResult`."""
     shipment = msgspec.msgpack.decode(shipment_bytes, type=Shipment)
-    refused = refusal(shipment, node)
+    refused = unsuitable_node_reason(shipment, node)
     if refused is not None:
         return msgspec.msgpack.encode(RankResult(refused=(refused.en, refused.zh)))
     folder = Path(tempfile.mkdtemp(prefix="gonogo-"))
@@ -53,7 +53,7 @@ def _run_shipment(
         assignment = replace(assignment, world=world)
         where = assignment.plan.exchange
         if where is not None:
-            assignment = assignment.meeting(msgspec.structs.replace(where, address=""), line)
+            assignment = assignment.connected_to(msgspec.structs.replace(where, address=""), line)
         return _run_assignment(assignment, report_progress, report_interval_seconds)
 
 
@@ -89,7 +89,7 @@ def _run_assignment(
         while worker.process.poll() is None and ending is None:
             time.sleep(_POLL_SECONDS)
             if time.monotonic() - reported >= report_interval_seconds:
-                worker.look()
+                worker.read_progress()
                 ending = report_progress(b"" if worker.progress is None else msgspec.json.encode(worker.progress))
                 reported = time.monotonic()
     except KeyboardInterrupt:

@@ -112,7 +112,7 @@ def unpack(shipment: Shipment, confinement: Confinement) -> Assignment:
     )
 
 
-def refusal(shipment: Shipment, node: str) -> Text | None:
+def unsuitable_node_reason(shipment: Shipment, node: str) -> Text | None:
     """Why this node can't run it, or None if it can."""
     missing = next((path for path in shipment.needed if not os.path.exists(path)), None)
     if missing is not None:

@@ -18,7 +18,7 @@ import msgspec
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, fork_server
 from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
@@ -109,11 +109,11 @@ class Assignment:
     def start(self) -> WorkerStart:
         """How to start its worker."""
         plan = str(self.plan_file)
-        command = python_module(self.python, "gonogo.virtual", plan, dies_with_parent=True)
+        command = python_module_command(self.python, "gonogo.virtual", plan, dies_with_parent=True)
         assert self.world is not None
         return WorkerStart(command, plan, self.environment, self.cwd, self.shown, self.world, self.line)
 
-    def meeting(self, address: ExchangeAddress, line: int | None) -> Assignment:
+    def connected_to(self, address: ExchangeAddress, line: int | None) -> Assignment:
         """The same worker, connected to the others through an exchange."""
         return replace(self, plan=msgspec.structs.replace(self.plan, exchange=address), line=line)
 
@@ -131,7 +131,7 @@ class RankProcess:
         self.failure = ""
         """What a first pass ended in, while the second runs."""
 
-    def look(self) -> None:
+    def read_progress(self) -> None:
         """Read the progress that the worker has reported since the last call."""
         with contextlib.suppress(OSError):
             lines = (read_untrusted(self.assignment.plan.progress, start=self._read_to) or b"").splitlines(
@@ -145,19 +145,19 @@ class RankProcess:
                     self.progress = decode_untrusted(line, Progress)
                     self.failure = self.progress.failure or self.failure
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the worker and all processes it started."""
         self.process.signal_group(number)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill it with all processes it started, and complete its log."""
-        self.send(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self.process.wait()
         self.log.close()
 
     def record(self, default_outcome: Outcome) -> RankRecord:
         """The record that it wrote, or else one that says how it ended."""
-        self.look()
+        self.read_progress()
         plan = self.assignment.plan
         try:
             written = read_untrusted(plan.record)
@@ -208,10 +208,10 @@ def run_workers(
                     running.append(RankProcess(waiting.pop(0), server))
                 for worker in [worker for worker in running if worker.process.poll() is not None]:
                     running.remove(worker)
-                    worker.end()
+                    worker.kill()
                     records[worker.assignment.plan.rank] = worker.record("killed")
                 for worker in running:
-                    worker.look()
+                    worker.read_progress()
                 on_progress(_rank_statuses(assignments, running, records))
                 if time.monotonic() > deadline:
                     ending = "timed-out"
@@ -256,7 +256,7 @@ def end_all(workers: Sequence[RankProcess], number: signal.Signals) -> None:
         pass
     finally:
         for worker in workers:
-            worker.end()
+            worker.kill()
 
 
 def record_without_worker(plan: WorkerPlan, outcome: Outcome) -> RankRecord:

@@ -14,7 +14,7 @@ _COMMAND_PLACEHOLDERS = ("-- COMMAND", "-- 命令")
 """The placeholder in sentences that are written before the command is known; the latter only in Chinese."""
 
 
-def called(report: Report, call: Invocation) -> Report:
+def with_invocation(report: Report, call: Invocation) -> Report:
     """The report with the invocation added; placeholders in its sentences become the user's own command."""
     report = replace(report, call=call)
     if not call.command:

@@ -48,7 +48,7 @@ class Headline(msgspec.Struct, frozen=True):
 
 def make_headline(report: Report) -> Headline:
     """Build the answer of a report, in both languages."""
-    reason, notes = _reason(report)
+    reason, notes = _reason_and_notes(report)
     shown = msgspec.structs.replace(report, notes=notes)
     return Headline(_scope_text(report), reason, tuple(_figures(report)), next_step(report), shown)
 
@@ -117,7 +117,7 @@ def _rehearsed_ranks(rehearsal: Rehearsal) -> Text:
     return translated("with {settings}; {told}").format(settings=settings, told=told)
 
 
-def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
+def _reason_and_notes(report: Report) -> tuple[Text, tuple[Text, ...]]:
     """The reason as one sentence, and the notes that it does not state."""
     if report.regressed:
         rest = tuple(note for note in report.notes if note not in report.regressed)
@@ -188,7 +188,7 @@ def _inconclusive_reason(report: Report) -> Text:
         if first.what == EVERYTHING:
             told = first.why
         return Text(_truncate_message(told.en), _truncate_message(told.zh))
-    return translated("Not all of it could be examined")
+    return translated("Not everything could be examined")
 
 
 def _truncate_message(message: str) -> str:
@@ -228,7 +228,7 @@ def _plan_reason(report: Report) -> Text:
 
 def _go_reason(report: Report) -> Text:
     if report.rehearsal is not None:
-        return _went_through(report.rehearsal)
+        return _completed_run_reason(report.rehearsal)
     if report.guarded_run is not None:
         return translated("The training ended on its own, with exit status 0")
     said = {
@@ -239,7 +239,7 @@ def _go_reason(report: Report) -> Text:
     return said.get(report.command, translated("Nothing was found that would stop the run"))
 
 
-def _went_through(rehearsal: Rehearsal) -> Text:
+def _completed_run_reason(rehearsal: Rehearsal) -> Text:
     reached = {phase for rank in rehearsal.ranks for phase in rank.phases}
     after = [name for phase, name in PHASE_NAMES.items() if phase in reached and phase in ("evaluate", "save")]
     steps = max((rank.steps for rank in rehearsal.ranks), default=0)
@@ -288,7 +288,7 @@ def _figures(report: Report) -> list[Figure]:
         if seen.seconds_of_step is not None:
             found += _speed_figures(seen.seconds_of_step, None)
     if report.skipped:
-        found.append(Figure(_NOT_COVERED, _not_covered(report)))
+        found.append(Figure(_NOT_COVERED, _not_covered_text(report)))
     return found
 
 
@@ -347,7 +347,7 @@ def _untranslated(said: str) -> Text:
     return Text(said, said)
 
 
-def _not_covered(report: Report) -> Text:
+def _not_covered_text(report: Report) -> Text:
     names = list(dict.fromkeys(skipped.what for skipped in report.skipped))
     shown = join_texts(names[:_MAX_NOT_COVERED], "; ", "；")
     more = len(names) - _MAX_NOT_COVERED

@@ -31,7 +31,7 @@ class NextStep(msgspec.Struct, frozen=True):
     details: dict[str, str] = {}
     """What fills the placeholders of the purpose."""
 
-    def said(self, language: str) -> str:
+    def to_text(self, language: str) -> str:
         """The text shown after ``next:``."""
         what = self.what.in_language(language)
         if not self.command:
@@ -45,7 +45,7 @@ def _make_step(command: str, purpose: Purpose, **details: str) -> NextStep:
 
 def next_step(report: Report) -> NextStep:
     """Choose what the user should run next."""
-    call = report.call or _recorded(report)
+    call = report.call or _recorded_invocation(report)
     step = {
         "check": _after_check,
         "rehearse": _after_rehearsal,
@@ -60,7 +60,7 @@ def next_step(report: Report) -> NextStep:
     return step(report, call) if step is not None else _make_step("", Purpose.NOTHING_LEFT)
 
 
-def _recorded(report: Report) -> Invocation:
+def _recorded_invocation(report: Report) -> Invocation:
     """The command that the report is about, as recorded in the report."""
     about = report.rehearsal or report.guarded_run
     return Invocation(about.command) if about is not None else Invocation()
@@ -74,12 +74,12 @@ def _gonogo_command(
     new = {option.partition("=")[0] for option in options}
     repeated = {one for one in names if one not in new and (name == "rehearse" or one in LIFE_OPTIONS)}
     own = [word for one, option in zip(names, again, strict=True) if one in repeated for word in option]
-    machine = _without(call.options, new & _GIVEN_ONCE) if with_machine_options else ()
+    machine = _without_options(call.options, new & _GIVEN_ONCE) if with_machine_options else ()
     words = ["gonogo", name, *files, *machine, *own, *options]
     return shlex.join([*words, "--", *call.command] if call.command else words)
 
 
-def _without(options: Sequence[str], names: Set[str]) -> Sequence[str]:
+def _without_options(options: Sequence[str], names: Set[str]) -> Sequence[str]:
     """Options without those of these names and the values after them."""
     kept, words = [], iter(options)
     for word in words:

@@ -16,7 +16,7 @@ from typing import Any
 from gonogo.finding import Report
 from gonogo.report.answer.headline import verdict_line
 from gonogo.report.html.charts import chart_data
-from gonogo.report.html.markup import element, text
+from gonogo.report.html.markup import element, escape_line
 from gonogo.report.html.sections import sections
 from gonogo.report.json_ import report_object
 
@@ -50,7 +50,7 @@ def to_html(report: Report, language: str) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{_content_security_policy(style, script)}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
-            f"<title>{text(title)}</title>",
+            f"<title>{escape_line(title)}</title>",
             f"<style>{style}</style>",
             "</head>",
             "<body>",
@@ -92,7 +92,7 @@ def _language_buttons(language: str) -> list[str]:
     return [
         element(
             "button",
-            text(name),
+            escape_line(name),
             type="button",
             data_language=code,
             lang=code,

@@ -32,11 +32,11 @@ def chart_data(report: Report) -> dict[str, Any]:
             for language in ("en", "zh")
         },
         "timelines": [
-            {**_timeline_data(rank, timeline), "capacity": _capacity(report, rank, timeline.device)}
+            {**_timeline_data(rank, timeline), "capacity": _usable_device_bytes(report, rank, timeline.device)}
             for rank, timeline in timelines(report)
         ],
-        "modules": _modules(report),
-        "steps": _steps(report),
+        "modules": _module_data(report),
+        "steps": _guarded_steps_data(report),
         **({"whatIf": found} if (found := what_if_data(report)) is not None else {}),
         **({"compared": curve_data(report.comparison)} if report.comparison is not None else {}),
     }
@@ -75,7 +75,7 @@ def _timeline_data(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
     }
 
 
-def _steps(report: Report) -> dict[str, Any] | None:
+def _guarded_steps_data(report: Report) -> dict[str, Any] | None:
     """The steps of a guarded run's ranks, and where they stalled: [rank, step, seconds]."""
     run = report.guarded_run
     if run is None or run.over_time is None:
@@ -92,7 +92,7 @@ def _index_texts(texts: tuple[str, ...]) -> dict[str, Any]:
     return {"texts": [clean_line(text) for text in once], "of": [once[text] for text in texts]}
 
 
-def _capacity(report: Report, number: int, name: str) -> int:
+def _usable_device_bytes(report: Report, number: int, name: str) -> int:
     """Bytes that the caching allocator may use on the device; 0 for the host, which ranks share."""
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     devices = (device for rank in ranks if rank.rank == number for device in rank.devices if device.device == name)
@@ -106,7 +106,7 @@ def _fullest_device(report: Report) -> tuple[RehearsedRank, Device] | None:
     return max(devices, key=lambda pair: pair[1].peak_allocated_bytes, default=None)
 
 
-def _modules(report: Report) -> dict[str, Any]:
+def _module_data(report: Report) -> dict[str, Any]:
     """``lists`` of [path, bytes by category, count] at peaks, and ``of``: each timeline's index into them.
 
     The first list is that of the fullest device: it is shown if there is no timeline, or its modules are unknown.

@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo.finding import translated
 from gonogo.finding.rehearsal import CurvePair, MemoryCurve, RehearsalComparison
-from gonogo.report.html.over_time import over_time
+from gonogo.report.html.over_time import over_time_section
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("Memory of both rehearsals over time")
@@ -26,7 +26,7 @@ def curve_sections(comparison: RehearsalComparison, language: str) -> Iterator[s
         options = (
             (str(number), f"rank {pair.rank}, {pair.after.device}") for number, pair in enumerate(comparison.curves)
         )
-        yield over_time(_TITLE, _DEVICE, options, _REMARK, language, kind="compared")
+        yield over_time_section(_TITLE, _DEVICE, options, _REMARK, language, kind="compared")
 
 
 def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from gonogo.finding import translated
 from gonogo.finding.guarded_run import GuardedRunSummary, StepsOverTime
 from gonogo.finding.logs import Excerpt, Logs, RankEnd
-from gonogo.report.html.markup import element, heading, lines, text
-from gonogo.report.html.over_time import over_time
+from gonogo.report.html.markup import element, escape_line, escape_lines, heading
+from gonogo.report.html.over_time import over_time_section
 from gonogo.report.untrusted import clean_line
 
 _FAILURE_ORDER_TITLE = translated("Order in which the ranks failed")
@@ -61,7 +61,7 @@ def _steps_chart(steps: StepsOverTime, language: str) -> str:
         for kind, said in kinds.items()
         if any(any(getattr(rank, kind)) for rank in steps.ranks)
     )
-    return over_time(_STEPS, _SHOWN_LABEL, options, _STEP_CHART_REMARK, language)
+    return over_time_section(_STEPS, _SHOWN_LABEL, options, _STEP_CHART_REMARK, language)
 
 
 def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
@@ -85,13 +85,13 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
     said = [_MARKERS_LEGEND, *([_SHOWN_FIRST_ONLY.format(shown=len(ends), count=count)] if count > len(ends) else [])]
-    remarks = (element("p", text(one.in_language(language)), klass="remark") for one in said)
+    remarks = (element("p", escape_line(one.in_language(language)), klass="remark") for one in said)
     yield element("section", heading(2, title), element("div", picture, klass="wide", tabindex="0", role="group",
                                                         aria_label=title), *remarks)  # fmt: skip
 
 
 def _text_element(x: float, y: float, content: str, anchor: str) -> str:
-    return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+    return element("text", escape_line(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
 def _excerpt_markup(excerpt: Excerpt) -> str:
@@ -99,7 +99,7 @@ def _excerpt_markup(excerpt: Excerpt) -> str:
     shown = []
     for line in excerpt.lines:
         number = element("span", str(line.number), klass="number")
-        said = lines(line.text)
+        said = escape_lines(line.text)
         shown.append(f"{number}{element('mark', said) if line.decisive else said}\n")
     block = element("pre", *shown, tabindex="0", role="group", aria_label=name)
-    return element("figure", element("figcaption", element("span", text(name), klass="place")), block)
+    return element("figure", element("figcaption", element("span", escape_line(name), klass="place")), block)

@@ -8,7 +8,7 @@ _HEIGHT = 640
 """Height of the frame in pixels; longer content scrolls inside."""
 
 
-def framed(page: str) -> str:
+def in_iframe(page: str) -> str:
     """Embed the complete document as an iframe with its own origin."""
     return (
         f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts allow-popups" width="100%" height="{_HEIGHT}" '

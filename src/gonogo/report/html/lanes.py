@@ -8,7 +8,7 @@ from gonogo.finding import translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
-from gonogo.report.html.markup import element, heading, lines, text
+from gonogo.report.html.markup import element, escape_line, escape_lines, heading
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
@@ -23,7 +23,7 @@ _MAX_LANES = 16
 """If one side has more ranks than this, they share a lane."""
 
 
-def lanes(divergence: Divergence, language: str) -> str:
+def lanes_section(divergence: Divergence, language: str) -> str:
     """The section about ranks that diverge."""
     rows = sorted(_rank_lanes(divergence), key=lambda row: row[0])
     width = max(len(side.before) for _, side in rows)
@@ -31,7 +31,7 @@ def lanes(divergence: Divergence, language: str) -> str:
                     klass="lanes")  # fmt: skip
     title = _TITLE.in_language(language)
     return element(
-        "section", heading(2, title), element("p", text(_LANES_LEGEND.in_language(language)), klass="remark"),
+        "section", heading(2, title), element("p", escape_line(_LANES_LEGEND.in_language(language)), klass="remark"),
         element("div", drawn, klass="wide", tabindex="0", role="group", aria_label=title),
         element("div", *(_stack_markup(side, language) for side in divergence.sides), klass="stacks"),
     )  # fmt: skip
@@ -47,22 +47,22 @@ def _rank_lanes(divergence: Divergence) -> Iterator[tuple[tuple[int, ...], Side]
 
 
 def _lane_markup(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
-    name = element("th", text(ranks_text(ranks).in_language(language)), scope="row")
+    name = element("th", escape_line(ranks_text(ranks).in_language(language)), scope="row")
     cells = [element("td")] * (width - len(side.before)) + [_call_cell(call, "call", language) for call in side.before]
     if side.call is None:
-        cells.append(element("td", element("strong", text(_ENDED_LABEL.in_language(language))), klass="apart"))
+        cells.append(element("td", element("strong", escape_line(_ENDED_LABEL.in_language(language))), klass="apart"))
     else:
         cells.append(_call_cell(side.call, "apart", language))
     return element("tr", name, *cells)
 
 
 def _call_cell(call: CollectiveCall, css_class: str, language: str) -> str:
-    name = text(call.operator)
+    name = escape_line(call.operator)
     said = [_CALL_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:
         said.append(clean_line(call.module))
     marked = element("strong", name) if css_class == "apart" else name
-    return element("td", marked, element("small", text(", ".join(said))), klass=css_class)
+    return element("td", marked, element("small", escape_line(", ".join(said))), klass=css_class)
 
 
 def _stack_markup(side: Side, language: str) -> str:
@@ -75,8 +75,8 @@ def _stack_markup(side: Side, language: str) -> str:
     when = phase.in_language(language) if phase is not None else call.phase
     shown = []
     for frame in call.frames:
-        place = lines(f"{short_place(frame.path)}:{frame.line} {frame.function}")
-        code = lines(f"    {frame.text}") if frame.text else ""
+        place = escape_lines(f"{short_place(frame.path)}:{frame.line} {frame.function}")
+        code = escape_lines(f"    {frame.text}") if frame.text else ""
         both = f"{place}\n{code}\n" if code else f"{place}\n"
         shown.append(element("mark", both) if frame.owner == "user" else both)
     return element(

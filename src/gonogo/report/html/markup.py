@@ -10,21 +10,21 @@ _MAX_LENGTH = 20_000
 """Characters of one text that are shown: a line of ten megabytes helps nobody."""
 
 
-def text(content: str) -> str:
+def escape_line(content: str) -> str:
     """Escape untrusted text, on one line."""
     return escape(_truncate_text(clean_line(content)))
 
 
-def prose(content: str) -> str:
+def format_sentence(content: str) -> str:
     """Format one of gonogo's own sentences: text between backquotes becomes code."""
     parts = clean_line(content).split("`")
     if len(parts) % 2 == 0:  # a backquote without its counterpart
-        return text(content)
+        return escape_line(content)
     shown = (escape(_truncate_text(part)) for part in parts)
     return "".join(element("code", part) if number % 2 else part for number, part in enumerate(shown))
 
 
-def lines(content: str) -> str:
+def escape_lines(content: str) -> str:
     """Escape untrusted text, keeping its line breaks."""
     return escape(_truncate_text(clean(content)))
 
@@ -50,11 +50,11 @@ def element(tag: str, *content: str, **attributes: str | bool) -> str:
 
 def heading(level: int, content: str) -> str:
     """A heading of plain text."""
-    return element(f"h{level}", text(content))
+    return element(f"h{level}", escape_line(content))
 
 
 def link(address: str) -> str:
     """An untrusted address: a link if it begins with ``https://``, else plain text."""
     if not address.startswith("https://"):
-        return text(address)
-    return element("a", text(address), href=address, rel="noreferrer noopener")
+        return escape_line(address)
+    return element("a", escape_line(address), href=address, rel="noreferrer noopener")

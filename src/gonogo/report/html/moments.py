@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.finding import Finding, Report, Severity, Text, translated
 from gonogo.finding.rehearsal import MemoryTimeline, RehearsedRank
 from gonogo.report.html.charts import timelines
-from gonogo.report.html.markup import element, text
+from gonogo.report.html.markup import element, escape_line
 
 _SHOW_END_LABEL = translated("show where it ended")
 _HIGHEST = translated("show the peak of this module")
@@ -22,7 +22,7 @@ def moment_button(finding: Finding, report: Report, language: str) -> str:
         found = _decisive_moment(finding, ranks[rank], timeline)
         if found is not None:
             point, said = found
-            label = text(said.in_language(language))
+            label = escape_line(said.in_language(language))
             return element(
                 "button", label, type="button", klass="moment", data_timeline=str(number), data_point=str(point)
             )
@@ -35,9 +35,9 @@ def _decisive_moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTime
     if not finding.module:
         return None
     held = [sum(column) for column in zip(*timeline.by_category.values(), strict=True)]
-    within = [point for point, module in enumerate(timeline.modules) if _is_in(module, finding.module)]
+    within = [point for point, module in enumerate(timeline.modules) if _is_submodule(module, finding.module)]
     return (max(within, key=held.__getitem__), _HIGHEST) if within else None
 
 
-def _is_in(module: str, parent_module: str) -> bool:
+def _is_submodule(module: str, parent_module: str) -> bool:
     return module == parent_module or module.startswith(f"{parent_module}.")

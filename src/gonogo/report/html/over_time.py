@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding import Text, translated
-from gonogo.report.html.markup import element, heading, text
+from gonogo.report.html.markup import element, escape_line, heading
 
 _ZOOM = {
     "in": ("+", translated("zoom in")),
@@ -14,14 +14,14 @@ _ZOOM = {
 }
 
 
-def over_time(
+def over_time_section(
     title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str, kind: str = "held"
 ) -> str:
     """The section; ``options`` are (value, text) of what can be drawn, ``kind`` is the kind of chart."""
-    choices = (element("option", text(said), value=value) for value, said in options)
-    choice = element("label", text(label.in_language(language)), " ", element("select", *choices))
+    choices = (element("option", escape_line(said), value=value) for value, said in options)
+    choice = element("label", escape_line(label.in_language(language)), " ", element("select", *choices))
     zooms = (
-        element("button", text(sign), type="button", data_zoom=way, aria_label=said.in_language(language),
+        element("button", escape_line(sign), type="button", data_zoom=way, aria_label=said.in_language(language),
                 title=said.in_language(language))
         for way, (sign, said) in _ZOOM.items()
     )  # fmt: skip
@@ -32,6 +32,6 @@ def over_time(
         element("div", choice, element("span", *zooms, klass="zoom"), klass="chooser"),
         element("div", klass="over-time", tabindex="0", role="application", aria_label=name, data_kind=kind),
         element("p", klass="at", aria_live="polite"),
-        element("p", text(remark.in_language(language)), klass="remark hint"),
+        element("p", escape_line(remark.in_language(language)), klass="remark hint"),
         klass="drawn",
     )

@@ -10,7 +10,7 @@ from gonogo.finding import translated
 from gonogo.finding.trials.planned import Plan, StrategySummary
 from gonogo.finding.words import size
 from gonogo.report.html.finding_markup import copyable
-from gonogo.report.html.markup import element, heading, text
+from gonogo.report.html.markup import element, escape_line, heading
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
@@ -46,7 +46,7 @@ class _Scales(NamedTuple):
         return _HEIGHT - _BELOW - (_HEIGHT - _BELOW - _ABOVE) * nbytes / self.top
 
 
-def scatter(plan: Plan, language: str) -> Iterator[str]:
+def scatter_section(plan: Plan, language: str) -> Iterator[str]:
     """The plot and the config behind each point; nothing if no strategy fits."""
     if not plan.fitting or not plan.capacity_bytes:
         return
@@ -55,11 +55,11 @@ def scatter(plan: Plan, language: str) -> Iterator[str]:
         "section", heading(2, title),
         element("div", _scatter_markup(plan, language, title), klass="scatter wide", tabindex="0", role="group",
                 aria_label=title),
-        element("p", text(_SCATTER_LEGEND.in_language(language)), klass="remark"),
+        element("p", escape_line(_SCATTER_LEGEND.in_language(language)), klass="remark"),
     )  # fmt: skip
     if plan.files:
         choices = (_strategy_details(plan, number, language) for number in range(len(plan.files)))
-        remark = element("p", text(_WRITE_FILES_REMARK.in_language(language)), klass="remark")
+        remark = element("p", escape_line(_WRITE_FILES_REMARK.in_language(language)), klass="remark")
         yield element("section", heading(2, _ALL_STRATEGIES.in_language(language)), *choices, remark)
 
 
@@ -73,7 +73,7 @@ def _scatter_markup(plan: Plan, language: str, title: str) -> str:
     top = max(plan.capacity_bytes, *(one.reserved_bytes * (1 + one.band) for one in (*plan.fitting, *hollow))) * 1.05
 
     scales = _Scales(slowest, fastest, top)
-    places = _apart(plan.fitting, scales)
+    places = _separate_points(plan.fitting, scales)
     marks = [
         *_axes_markup(plan, language, scales),
         *(_error_bar(one, scales.x(one.tokens_per_second_per_gpu), scales) for one in hollow),  # bars below points
@@ -110,7 +110,7 @@ def _round_ticks(minimum: float, maximum: float) -> list[float]:
     return [step * number for number in range(int(minimum / step) + 1, int(maximum / step + 1e-9) + 1)]
 
 
-def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
+def _separate_points(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
     """The x coordinate of each point: a point that would hide another is moved beside it."""
     taken: list[tuple[float, float]] = []
     for choice in choices:
@@ -126,7 +126,7 @@ def _point_markup(
 ) -> str:
     up = scales.y(choice.reserved_bytes)
     parts = [
-        element("title", text(_tooltip_text(choice, language))),
+        element("title", escape_line(_tooltip_text(choice, language))),
         element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
@@ -153,7 +153,7 @@ def _line_element(x1: float, y1: float, x2: float, y2: float, css_class: str) ->
 
 
 def _text_element(x: float, y: float, content: str, anchor: str) -> str:
-    return element("text", text(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+    return element("text", escape_line(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
 def _strategy_details(plan: Plan, number: int, language: str) -> str:
@@ -161,5 +161,5 @@ def _strategy_details(plan: Plan, number: int, language: str) -> str:
     files = [
         element("div", heading(3, name), copyable(content, name, language)) for name, content in plan.files[number]
     ]
-    summary = element("summary", text(f"{number + 1}. {_tooltip_text(choice, language)}"))
+    summary = element("summary", escape_line(f"{number + 1}. {_tooltip_text(choice, language)}"))
     return element("details", summary, *files, id=f"strategy-{number + 1}-{language}")

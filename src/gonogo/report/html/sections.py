@@ -16,20 +16,20 @@ from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.curves import curve_sections
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
-from gonogo.report.html.lanes import lanes
-from gonogo.report.html.markup import element, heading, link, prose, text
+from gonogo.report.html.lanes import lanes_section
+from gonogo.report.html.markup import element, escape_line, format_sentence, heading, link
 from gonogo.report.html.moments import moment_button
-from gonogo.report.html.over_time import over_time
-from gonogo.report.html.scatter import scatter
+from gonogo.report.html.over_time import over_time_section
+from gonogo.report.html.scatter import scatter_section
 from gonogo.report.html.what_if import what_if_section
 from gonogo.report.seen import evidence_tables, leading_tables, report_summary
-from gonogo.report.similar import resolution_text, title_of
+from gonogo.report.similar import clean_title, resolution_text
 from gonogo.report.table import Table
 from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
-from gonogo.report.trials.plan import reasons
-from gonogo.report.words import colon, counted, said_of, word
+from gonogo.report.trials.plan import strategy_reasons
+from gonogo.report.words import clue_line, colon, finding_counts_text, word
 
 _TITLE = translated("{package}, release by release")
 _JUDGEMENT_WORDS = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
@@ -55,7 +55,7 @@ _WHY_TITLE = translated("Why")
 
 def sections(report: Report, language: str) -> Iterator[str]:
     """The HTML of each section that has content."""
-    yield element("header", *_head(report, language))
+    yield element("header", *_answer_markup(report, language))
     if report.comparison is not None:
         for table in comparison_tables(report.comparison, language):
             yield _table_markup(table)
@@ -70,18 +70,18 @@ def sections(report: Report, language: str) -> Iterator[str]:
     for table in leading_tables(report, language):
         yield _table_markup(table)
     if report.clues:
-        listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
+        listed = element("ul", *(element("li", format_sentence(clue_line(clue, language))) for clue in report.clues))
         yield element("section", heading(2, word("clues", language)), listed)
     if report.similar:
         threads = (_thread_markup(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
     cured = cure_sections(report.cure, language) if report.cure is not None else ()
     for section in (*cured, *reader_sections(report, language)):
-        said = (element("li", text(sentence)) for sentence in section.said)
+        said = (element("li", escape_line(sentence)) for sentence in section.said)
         parts = [heading(2, section.title), *([element("ul", *said)] if section.said else [])]
         yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
-        yield lanes(report.rehearsal.divergence, language)
+        yield lanes_section(report.rehearsal.divergence, language)
     yield from _chart_sections(report, language)
     yield what_if_section(report, language)
     if report.log is not None:
@@ -89,22 +89,23 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.guarded_run is not None:
         yield from guarded_sections(report.guarded_run, language)
     if report.plan is not None:
-        yield from scatter(report.plan, language)
+        yield from scatter_section(report.plan, language)
     if report.bisection is not None:
-        yield releases(report.bisection, language)
+        yield releases_section(report.bisection, language)
     for table in evidence_tables(report, language):
         yield _table_markup(table)
     if report.plan is not None:
-        for name, sentences in reasons(report.plan, language):
-            listed = element("ul", *(element("li", text(sentence)) for sentence in sentences))
+        for name, sentences in strategy_reasons(report.plan, language):
+            listed = element("ul", *(element("li", escape_line(sentence)) for sentence in sentences))
             title = f"{_WHY_TITLE.in_language(language)}{colon(language)}{name}"
             yield element("section", heading(2, title), listed)
     if report.covered:
-        listed = element("ul", *(element("li", prose(one.in_language(language))) for one in report.covered))
+        listed = element("ul", *(element("li", format_sentence(one.in_language(language))) for one in report.covered))
         yield element("section", heading(2, word("covered", language)), listed)
     if report.skipped:
         rows = (
-            element("dt", prose(one.what.in_language(language))) + element("dd", prose(one.why.in_language(language)))
+            element("dt", format_sentence(one.what.in_language(language)))
+            + element("dd", format_sentence(one.why.in_language(language)))
             for one in grouped_skipped(report)
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
@@ -112,44 +113,44 @@ def sections(report: Report, language: str) -> Iterator[str]:
 
 def _thread_markup(thread: SimilarThread, language: str) -> str:
     settled = resolution_text(thread, language)
-    parts = [link(thread.address), text(title_of(thread)), text(settled)]
+    parts = [link(thread.address), escape_line(clean_title(thread)), escape_line(settled)]
     return element("li", " · ".join(part for part in parts if part))
 
 
-def _head(report: Report, language: str) -> Iterator[str]:
+def _answer_markup(report: Report, language: str) -> Iterator[str]:
     """The answer, visible without scrolling: verdict, reason, figures, the next command."""
     answer = make_headline(report)
     kind = Verdict.NO_GO if report.regressed else report.verdict
-    verdict = element("span", text(badge(report, language)), klass=f"verdict {kind.value.lower()}")
-    scope = [element("span", text(answer.scope.in_language(language)), klass="scope")] if answer.scope else []
-    command = element("span", text(f"gonogo {report.command}"), klass="of")
+    verdict = element("span", escape_line(badge(report, language)), klass=f"verdict {kind.value.lower()}")
+    scope = [element("span", escape_line(answer.scope.in_language(language)), klass="scope")] if answer.scope else []
+    command = element("span", escape_line(f"gonogo {report.command}"), klass="of")
     yield element("h1", " ".join([verdict, *scope, command]))
-    yield element("p", prose(answer.reason.in_language(language)), klass="reason")
+    yield element("p", format_sentence(answer.reason.in_language(language)), klass="reason")
     if answer.figures:
-        yield element("dl", *(_tile(figure, language) for figure in answer.figures), klass="tiles")
-    what = element("span", text(answer.next.what.in_language(language)), klass="remark")
-    label = element("span", text(word("next", language)), klass="label")
+        yield element("dl", *(_figure_tile(figure, language) for figure in answer.figures), klass="tiles")
+    what = element("span", escape_line(answer.next.what.in_language(language)), klass="remark")
+    label = element("span", escape_line(word("next", language)), klass="label")
     todo = (
-        [label, " ", element("code", text(answer.next.command)), " ", what]
+        [label, " ", element("code", escape_line(answer.next.command)), " ", what]
         if answer.next.command
         else [label, " ", what]
     )
     yield element("p", *todo, klass="next")
     launched = report.rehearsal or report.guarded_run
     if launched is not None and launched.command:
-        yield element("p", element("code", text(shlex.join(launched.command))), klass="remark")
-    for line in (counted(report, language), report_summary(report, language)):
+        yield element("p", element("code", escape_line(shlex.join(launched.command))), klass="remark")
+    for line in (finding_counts_text(report, language), report_summary(report, language)):
         if line:
-            yield element("p", text(line), klass="remark")
+            yield element("p", escape_line(line), klass="remark")
     for note in grouped_notes(answer.shown):
-        yield element("p", prose(note.in_language(language)), klass="remark")
+        yield element("p", format_sentence(note.in_language(language)), klass="remark")
 
 
-def _tile(figure: Figure, language: str) -> str:
+def _figure_tile(figure: Figure, language: str) -> str:
     """A large figure, with a bar if it is a share of something."""
-    parts = [element("dt", text(figure.name.in_language(language)))]
+    parts = [element("dt", escape_line(figure.name.in_language(language)))]
     said = figure.value.in_language(language)
-    value = text(said)
+    value = escape_line(said)
     if figure.share is not None:
         over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
         value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
@@ -161,7 +162,7 @@ def _chart_sections(report: Report, language: str) -> Iterator[str]:
     drawn = timelines(report)
     if drawn:
         options = ((str(number), f"rank {rank}, {one.device}") for number, (rank, one) in enumerate(drawn))
-        yield over_time(_OVER_TIME, _DEVICE, options, _CHART_HINT, language)
+        yield over_time_section(_OVER_TIME, _DEVICE, options, _CHART_HINT, language)
     if has_modules(report):
         yield element(
             "section",
@@ -170,7 +171,7 @@ def _chart_sections(report: Report, language: str) -> Iterator[str]:
             element("p", klass="part", aria_live="polite"),
             element(
                 "p",
-                text((_MODULE_HINT_FOR_DEVICE if drawn else _MODULE_HINT).in_language(language)),
+                escape_line((_MODULE_HINT_FOR_DEVICE if drawn else _MODULE_HINT).in_language(language)),
                 klass="remark hint",
             ),
             klass="drawn",
@@ -194,16 +195,20 @@ def _table_markup(table: Table) -> str:
     parts = [heading(2, table.title), element("div", drawn, klass=klass, tabindex="0", role="group",
                                               aria_label=table.title)]  # fmt: skip
     if table.note:
-        parts.append(element("p", text(table.note), klass="remark"))
+        parts.append(element("p", escape_line(table.note), klass="remark"))
     return element("section", *parts)
 
 
 def _heading_cell(name: str, is_numeric: bool) -> str:
-    return element("th", text(name), scope="col", klass="figure" if is_numeric else False) if name else element("td")
+    return (
+        element("th", escape_line(name), scope="col", klass="figure" if is_numeric else False)
+        if name
+        else element("td")
+    )
 
 
 def _body_cell(cell: str, is_numeric: bool, is_share: bool) -> str:
-    shown = text(cell)
+    shown = escape_line(cell)
     if is_share and cell.endswith("%"):
         share = cell.removesuffix("%").strip()
         over = {"low": "1", "high": "99", "optimum": "0"} if float(share) > 100 else {}  # above 100 %: red
@@ -214,7 +219,7 @@ def _body_cell(cell: str, is_numeric: bool, is_share: bool) -> str:
     )
 
 
-def releases(bisection: Bisection, language: str) -> str:
+def releases_section(bisection: Bisection, language: str) -> str:
     """The section about the releases that a bisection tried."""
     title = _TITLE.format(package=bisection.package).in_language(language)
     ordered = sorted(bisection.tried, key=_release_sort_key)
@@ -232,9 +237,9 @@ def _release_sort_key(release: TriedRelease) -> tuple[Version, str]:
 
 def _release_markup(release: TriedRelease, bisection: Bisection, language: str) -> str:
     parts = [
-        element("strong", text(release.version)),
-        element("span", text(_JUDGEMENT_WORDS[release.judged].in_language(language))),
+        element("strong", escape_line(release.version)),
+        element("span", escape_line(_JUDGEMENT_WORDS[release.judged].in_language(language))),
     ]
     if release.version == bisection.version and bisection.change in _CHANGES:
-        parts.append(element("mark", text(_CHANGES[bisection.change].in_language(language))))
+        parts.append(element("mark", escape_line(_CHANGES[bisection.change].in_language(language))))
     return element("li", *parts, klass=release.judged)

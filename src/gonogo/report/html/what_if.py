@@ -16,7 +16,7 @@ import msgspec
 from gonogo.finding import Report, translated
 from gonogo.finding.rehearsal import AlsoRehearsed, MemoryCurve, Rehearsal, RehearsedRank, downsample_timeline
 from gonogo.finding.text import Text, load_texts
-from gonogo.report.html.markup import element, heading, text
+from gonogo.report.html.markup import element, escape_line, heading
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("What if")
@@ -31,9 +31,9 @@ _CHOICE_LABELS = {
     "offload-parameters": translated("parameters on"),
     "gpu": translated("GPU"),
 }
-_REMARK = translated("Answered from the rehearsal. Times per step are estimates, for comparison only.")
+_REMARK = translated("Calculated from the rehearsal. Times per step are estimates, for comparison only.")
 _COPY = translated("copy")
-_CONFIRM_LABEL = translated("Make it sure:")
+_CONFIRM_LABEL = translated("To confirm it by a rehearsal:")
 _MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _LENGTH_FACTORS = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 """Multiples of the rehearsed length that can be chosen."""
@@ -46,7 +46,7 @@ WORDS: dict[str, Text] = load_texts(__file__)
 
 def what_if_data(report: Report) -> dict[str, Any] | None:
     """The data for the page's script; None if no step was rehearsed to its end."""
-    found = _base(report)
+    found = _base_rank(report)
     if found is None:
         return None
     rehearsal, rank, curve = found
@@ -68,7 +68,7 @@ def what_if_data(report: Report) -> dict[str, Any] | None:
     return {
         "base": base,
         "time": _time_data(rehearsal),
-        "points": [first, *(point for one in also if (point := _point(one, base)) is not None)],
+        "points": [first, *(point for one in also if (point := _variant_data(one, base)) is not None)],
         "gpus": [
             [clean_line(one.name), one.total_bytes, one.allowance_bytes, one.has_bfloat16] for one in rehearsal.gpus
         ],
@@ -96,8 +96,8 @@ def what_if_section(report: Report, language: str) -> str:
     controls = [
         element(
             "label",
-            element("span", text(_SLIDER_LABELS[name].in_language(language))),
-            element("output", text(f"{base[name]:,}")),
+            element("span", escape_line(_SLIDER_LABELS[name].in_language(language))),
+            element("output", escape_line(f"{base[name]:,}")),
             element("input", type="range", min="0", max=str(len(values) - 1), step="1",
                     value=str(values.index(base[name])), data_set=name, data_values=" ".join(map(str, values)),
                     aria_valuetext=f"{base[name]:,}"),
@@ -115,9 +115,10 @@ def what_if_section(report: Report, language: str) -> str:
     base = {**base, "gpu": own}
     for name, options in choices.items():
         listed = (
-            element("option", text(said), value=value, selected=value == str(base[name])) for value, said in options
+            element("option", escape_line(said), value=value, selected=value == str(base[name]))
+            for value, said in options
         )
-        label = element("span", text(_CHOICE_LABELS[name].in_language(language)))
+        label = element("span", escape_line(_CHOICE_LABELS[name].in_language(language)))
         controls.append(element("label", label, element("select", *listed, data_set=name)))
     answer = element(
         "div",
@@ -128,10 +129,10 @@ def what_if_section(report: Report, language: str) -> str:
         klass="answered",
         aria_live="polite",
     )
-    copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
+    copy = element("button", escape_line(_COPY.in_language(language)), type="button", klass="copy")
     command = element(
         "div",
-        element("p", element("strong", text(_CONFIRM_LABEL.in_language(language)))),
+        element("p", element("strong", escape_line(_CONFIRM_LABEL.in_language(language)))),
         element("div", copy, element("pre", element("code", klass="asks"), tabindex="0"), klass="diff"),
         klass="sure",
     )
@@ -141,12 +142,12 @@ def what_if_section(report: Report, language: str) -> str:
         element("div", *controls, klass="settings"),
         answer,
         command,
-        element("p", text(_REMARK.in_language(language)), klass="remark hint"),
+        element("p", escape_line(_REMARK.in_language(language)), klass="remark hint"),
         klass="what-if",
     )
 
 
-def _base(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None:
+def _base_rank(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None:
     """The fullest rank that completed steps, with its memory over time."""
     rehearsal = report.rehearsal
     if rehearsal is None or report.command != "rehearse":
@@ -182,7 +183,7 @@ def _offload_device(places: tuple[str, ...]) -> str:
     return _OFFLOAD_DEVICES.get(places[0], "none") if places else "none"
 
 
-def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
+def _variant_data(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
     """A rehearsal of ``--also`` with its settings; None if it completed no step."""
     if one.curve is None or one.samples is None or one.tokens is None:
         return None

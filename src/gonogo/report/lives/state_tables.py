@@ -141,7 +141,7 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     tables.append(_costs_table(life, told))
     for key, tried in (("interruptions", life.interruptions), ("later", life.later_interruptions)):
         if tried:
-            tables.append(_interruptions(key, tried, told))
+            tables.append(_interruptions_table(key, tried, told))
     return tables
 
 
@@ -206,7 +206,7 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
     return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
 
 
-def _interruptions(title: str, tried: Sequence[Interruption], language: str) -> Table:
+def _interruptions_table(title: str, tried: Sequence[Interruption], language: str) -> Table:
     """The moments of interruption; consecutive ones with the same outcome share a row."""
     words = _TABLE_TEXTS[language]
     rows: list[tuple[str, str, str, str, str]] = []

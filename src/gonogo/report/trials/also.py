@@ -11,7 +11,7 @@ from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
 _TITLE = translated("With other settings")
-_AS_ABOVE = translated("as above")
+_AS_ABOVE = translated("as rehearsed above")
 _COLUMNS = (
     translated("settings"),
     translated("verdict"),

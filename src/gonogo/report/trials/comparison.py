@@ -13,7 +13,7 @@ _COMPARED_FILES = translated("before: {before}; after: {after}")
 _THIS_REHEARSAL = translated("this rehearsal")
 _WORSE = translated("worse")
 _BETTER = translated("better")
-_DIFFERENCES_TITLE = translated("New and gone")
+_DIFFERENCES_TITLE = translated("New, and no longer reported")
 _DIFFERENCE_KIND_TEXTS = {
     "finding": translated("finding"),
     "assumption": translated("assumption"),

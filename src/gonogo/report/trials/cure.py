@@ -14,7 +14,7 @@ from gonogo.report.untrusted import clean, clean_line
 
 _CURE_STEP_TITLE = translated("Cure step {number}: {title}")
 _STEP_REASON = translated("{hazard}: {why}")
-_UNSAFE = translated("it does more than fix the error: review it")
+_UNSAFE = translated("this change does more than fix the error: review it")
 _TO_DO = translated("Next steps")
 _PATCH = translated("the patch is in {file}; in {folder}, run one of")
 _GIT, _PLAIN = translated("git apply {file}"), translated("patch -p1 < {file}")
@@ -32,7 +32,7 @@ _COLUMNS = (
     translated("host memory per node"),
     translated("step", "duration"),
 )
-_BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("or: {title}")
+_BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("alternative: {title}")
 _ROOFLINE = translated("GPU memory: reserved / usable; step time: roofline estimate, for comparison only")
 _REJECTED_TITLE = translated("Tried and rejected")
 _TRIED_COLUMNS = (translated("against"), translated("change", "edit"), translated("outcome"))

@@ -99,7 +99,7 @@ def plan_tables(plan: Plan, language: str) -> list[Table]:
     """The ranking, the costs, and the strategies that do not fit."""
     return [
         table
-        for table in (_fitting_table(plan, language), _costs_table(plan, language), _too_large(plan, language))
+        for table in (_fitting_table(plan, language), _costs_table(plan, language), _too_large_table(plan, language))
         if table.rows
     ]
 
@@ -129,7 +129,9 @@ def _fitting_table(plan: Plan, language: str) -> Table:
         title, column = _SOLVE_TEXTS[unknown]
         columns.insert(2, column.in_language(language))
         numeric.add(5)
-    return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=_note(plan, language))
+    return Table(
+        title.in_language(language), tuple(columns), rows, frozenset(numeric), note=_reading_note(plan, language)
+    )
 
 
 def _solution_text(choice: SolutionSummary, language: str) -> str:
@@ -139,31 +141,31 @@ def _solution_text(choice: SolutionSummary, language: str) -> str:
     return value
 
 
-def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
+def solution_text(plan: Plan, choice: StrategySummary, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty without ``--solve``."""
     if not isinstance(choice, SolutionSummary):
         return ""
     return f"{_SOLVE_TEXTS[plan.solve][1].in_language(language)} {_solution_text(choice, language)}"
 
 
-def _note(plan: Plan, language: str) -> str:
+def _reading_note(plan: Plan, language: str) -> str:
     """How to read the table: why a faster strategy is below a slower one, what a batch and each error band is."""
     bands = {choice.source: choice.band for choice in plan.fitting}
     speeds = [choice.tokens_per_second_per_gpu for choice in plan.fitting]
     said = [
-        *([_SAME_SPEED_LEGEND.format(share=SAME_SPEED)] if not plan.solve and _some_rise(speeds) else []),
+        *([_SAME_SPEED_LEGEND.format(share=SAME_SPEED)] if not plan.solve and _has_faster_below(speeds) else []),
         _BATCH_LEGEND,
         *(text.format(band=bands[source]) for source, text in _BAND_LEGENDS.items() if source in bands),
     ]
     return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
 
 
-def _some_rise(speeds: Sequence[float]) -> bool:
+def _has_faster_below(speeds: Sequence[float]) -> bool:
     """Whether some speed is above the one listed before it."""
     return any(after > before for before, after in pairwise(speeds))
 
 
-def _too_large(plan: Plan, language: str) -> Table:
+def _too_large_table(plan: Plan, language: str) -> Table:
     rows = tuple(
         (
             strategy_name(choice, language),
@@ -207,7 +209,7 @@ def _format_range(low: float, high: float) -> str:
     return " - ".join(f"{figure:,.0f}" if figure >= 100 else f"{figure:,.2g}" for figure in (low, high))
 
 
-def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
+def strategy_reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     """The best strategies' names, and the sentences that explain each."""
     return [
         (f"{number}. {strategy_name(choice, language)}", tuple(_to_line(text, language) for text in choice.why))
@@ -215,7 +217,7 @@ def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
+def memory_bar_shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
     """The parts of the accelerator's memory as shares of its capacity, in the picture's order."""
     found = {
         name: choice.by_category.get(name, 0) / capacity_bytes for name in CATEGORIES if name in _LETTER_BY_CATEGORY
@@ -225,17 +227,17 @@ def shares(choice: StrategySummary, capacity_bytes: int) -> dict[str, float]:
     return found
 
 
-def bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
+def memory_bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, str]]:
     """The memory picture of one accelerator: (category, its part of the bar as characters)."""
     drawn: list[tuple[str, str]] = []
     reached = 0.0
-    for name, share in shares(choice, capacity_bytes).items():
+    for name, share in memory_bar_shares(choice, capacity_bytes).items():
         start, reached = round(reached * _BAR), reached + share
         drawn.append((name, _LETTER_BY_CATEGORY[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
     return drawn
 
 
-def legend(language: str, plan: Plan) -> str:
+def bar_legend(language: str, plan: Plan) -> str:
     """The meaning of the letters in a bar."""
     named = category_labels(language, plan).items()
     return "  ".join(f"{_LETTER_BY_CATEGORY[name]} {said}" for name, said in named if name != "free")

@@ -14,9 +14,9 @@ from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, che
 from gonogo.report.trials.plan import (
     bar_category_labels,
     category_labels,
+    memory_bar_shares,
     plan_summary,
-    shares,
-    solution,
+    solution_text,
     strategy_name,
 )
 from gonogo.report.untrusted import clean_line
@@ -74,7 +74,7 @@ def write_picture(plan: Plan, path: Path, language: str) -> Text | None:
     note = None
     if png and language == "zh" and chinese_font() is None:
         language, note = "en", _NO_CHINESE_FONT.format(path=path)
-    drawing = draw(plan, language)
+    drawing = draw_plan(plan, language)
     data = as_png(drawing) if png else as_svg(drawing).encode()
     try:
         write_atomically(path, data)
@@ -87,7 +87,7 @@ def _unwritable_error(path: Path, reason: Text) -> UserError:
     return UserError(Text(f"{OPTION} {{path}}: {{why}}", f"{OPTION} {{path}}：{{why}}").format(path=path, why=reason))
 
 
-def draw(plan: Plan, language: str) -> Drawing:
+def draw_plan(plan: Plan, language: str) -> Drawing:
     """The picture: the strategies that fit, fastest first, then the smallest that do not."""
     capacity = plan.capacity_bytes
     fitting, too_large = plan.fitting[:MAX_FITTING], _exceeding_gpu_memory(plan)[:MAX_TOO_LARGE]
@@ -102,13 +102,13 @@ def draw(plan: Plan, language: str) -> Drawing:
     top = _TOP
     for number, choice in enumerate(fitting, 1):
         details = "  ·  ".join(
-            part for part in (solution(plan, choice, language), _batch_and_speed(choice, language)) if part
+            part for part in (solution_text(plan, choice, language), _batch_and_speed(choice, language)) if part
         )
-        shapes += _row(choice, number, capacity, top, unit, details, language)
+        shapes += _draw_strategy_row(choice, number, capacity, top, unit, details, language)
         top += _ROW
     for choice in too_large:
         details = f"{_describe_batch(choice)}  ·  {_DOES_NOT_FIT.in_language(language)}"
-        shapes += _row(choice, None, capacity, top, unit, details, language)
+        shapes += _draw_strategy_row(choice, None, capacity, top, unit, details, language)
         top += _ROW
     if too_large:
         end = _MARGIN + unit
@@ -126,7 +126,7 @@ def _exceeding_gpu_memory(plan: Plan) -> list[StrategyTooLarge]:
     return [choice for choice in plan.too_large if choice.reserved_bytes > plan.capacity_bytes]
 
 
-def _row(
+def _draw_strategy_row(
     choice: StrategySummary,
     number: int | None,
     capacity_bytes: int,
@@ -146,7 +146,7 @@ def _row(
         Words(end + 14, y + 17, said, bold=True, fill="#1f2328" if fits else _RED),
     ]
     left = float(_MARGIN)
-    for part, share in shares(choice, capacity_bytes).items():
+    for part, share in memory_bar_shares(choice, capacity_bytes).items():
         width = min(share * unit, end - left)
         if width >= _MIN_WIDTH:
             note = f"{bar_category_labels(language)[part]}: {size(round(share * capacity_bytes))}"

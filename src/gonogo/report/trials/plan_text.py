@@ -5,8 +5,8 @@ from __future__ import annotations
 from gonogo.finding import translated
 from gonogo.finding.trials.planned import Plan
 from gonogo.finding.words import size
-from gonogo.report.page import Page, Styled
-from gonogo.report.trials.plan import MAX_EXPLAINED_STRATEGIES, bar, legend, plan_tables, reasons
+from gonogo.report.page import Page, StyledText
+from gonogo.report.trials.plan import MAX_EXPLAINED_STRATEGIES, bar_legend, memory_bar, plan_tables, strategy_reasons
 
 _COLOURS = {
     "parameters": "blue",
@@ -44,18 +44,18 @@ def _print_memory(plan: Plan, page: Page, language: str) -> None:
     page.rule(_GPU_MEMORY_TITLE.in_language(language))
     capacity = plan.capacity_bytes
     for number, choice in enumerate(plan.fitting[:MAX_EXPLAINED_STRATEGIES], 1):
-        drawn = Styled(f"{number} |")
-        for name, letters in bar(choice, capacity):
+        drawn = StyledText(f"{number} |")
+        for name, letters in memory_bar(choice, capacity):
             drawn.append(letters, _COLOURS[name])
         drawn.append(f"| {size(choice.reserved_bytes)} / {size(capacity)}")
         page.line(drawn, wrap=False)
-    page.line(Styled(legend(language, plan), "dim"))
+    page.line(StyledText(bar_legend(language, plan), "dim"))
 
 
 def _print_reasons(plan: Plan, page: Page, language: str) -> None:
     page.line()
     page.rule(_WHY_TITLE.in_language(language))
-    for name, said in reasons(plan, language):
-        page.line(Styled(name, "bold"))
+    for name, said in strategy_reasons(plan, language):
+        page.line(StyledText(name, "bold"))
         for sentence in said:
-            page.line(Styled(sentence), indent=3)
+            page.line(StyledText(sentence), indent=3)

@@ -102,7 +102,7 @@ def _bisect_releases(
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
             translated(
-                "it is the other way around: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
+                "--good and --bad are the wrong way around: {package} {bad} is GO and {good} is NO-GO; swap them"
             ).format(package=result.package, good=result.good, bad=result.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
@@ -119,12 +119,12 @@ def _bisect_releases(
         else:
             trial = _judge_release(release, report, failure)
         result.trials.append(trial)
-        search.note(release, trial.judgement)
+        search.record_judgement(release, trial.judgement)
 
 
 def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
     """Adjacent releases between which, judging by their sources, the failing code changed."""
-    from gonogo.trials.upstream.guess import guesses
+    from gonogo.trials.upstream.guess import guess_releases
 
     if bad.rehearsal is None:
         return []
@@ -132,7 +132,7 @@ def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
     if failure is None:
         return []
     versions = {**bad.rehearsal.versions, result.package: str(result.bad)}
-    told = [guess for guess in guesses(failure.traceback, versions) if guess.package == result.package]
+    told = [guess for guess in guess_releases(failure.traceback, versions) if guess.package == result.package]
     return [version for guess in told for version in (guess.other, guess.same)]
 
 
@@ -158,12 +158,12 @@ class _ReleaseRehearser:
         show = self._on_progress
         head = f"{self._package} {version} ({number})"
 
-        def show_with_head(status: RehearsalStatus) -> None:
+        def show_with_heading(status: RehearsalStatus) -> None:
             assert show is not None
             activity = Text(f"{head}: {status.activity.en}", f"{head}：{status.activity.zh}")
             show(dataclasses.replace(status, activity=activity))
 
-        report, interrupted = self._attempt(request, None if show is None else show_with_head)
+        report, interrupted = self._attempt(request, None if show is None else show_with_heading)
         if interrupted:
             raise KeyboardInterrupt
         return report
@@ -192,10 +192,10 @@ def _judge_release(version: Version, report: Report, failure: str | None) -> Rel
         return ReleaseTrial(version, report, Judgement.GOOD)
     if report.verdict is Verdict.NO_GO and root_cause(report) == failure:
         return ReleaseTrial(version, report, Judgement.BAD)
-    return ReleaseTrial(version, report, Judgement.SKIPPED, _why_skipped(report))
+    return ReleaseTrial(version, report, Judgement.SKIPPED, _skip_reason(report))
 
 
-def _why_skipped(report: Report) -> Text:
+def _skip_reason(report: Report) -> Text:
     if report.verdict is Verdict.NO_GO:
         first = next(finding for finding in report.findings if _is_certain_error(finding))
         return translated("it fails for another reason: {hazard}").format(hazard=first.hazard)

@@ -9,15 +9,16 @@ from gonogo.trials.bisect.bisect import BisectState, ReleaseTrial
 _BREAKS = translated("{package} {bad} breaks the run: {good} is the last release that works")
 _MENDS = translated("{package} {good} fixes the run: {bad} is the last release that fails")
 _UNKNOWN_AMONG_SKIPPED = translated(
-    "it runs with {package} {good} and fails with {bad}; the release that makes the difference is not "
+    "the run works with {package} {good} and fails with {bad}; the release that makes the difference is not "
     "known, because {untold} could not be judged"
 )
 _RELEASES_UNTRIED = translated(
-    "it runs with {package} {good} and fails with {bad}; {count} releases between them were not tried"
+    "the run works with {package} {good} and fails with {bad}; {count} releases between them were not tried"
 )
-_BOTH_WORK = translated("it runs with both {package} {good} and {bad}: there is nothing to find")
+_BOTH_WORK = translated("the run works with both {package} {good} and {bad}: there is nothing to find")
 _BOTH_FAIL = translated(
-    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working release"
+    "the run fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a "
+    "working release"
 )
 _NO_STARTING_POINT = translated("{package} {version} can't be judged, so the bisection has no starting point")
 _INTERRUPTED_NOTE = translated("interrupted: partial result")

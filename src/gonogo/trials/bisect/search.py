@@ -68,7 +68,7 @@ class BisectionSearch:
         """Try these releases first, in this order, as long as they are still suspects when their turn comes."""
         self._suggested = list(releases)
 
-    def note(self, release: Version, judgement: Judgement) -> None:
+    def record_judgement(self, release: Version, judgement: Judgement) -> None:
         """Record the judgement on a release that :meth:`next` returned."""
         index = self._way.index(release)
         if judgement is Judgement.GOOD:

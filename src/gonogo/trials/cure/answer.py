@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, translated
 from gonogo.finding.trials import cured
 from gonogo.judge.rehearsal_summary import fullest_node_memory, memory_of_own_device
-from gonogo.rehearse.lives import ran_to_the_end
+from gonogo.rehearse.lives import is_completed
 from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import WorkingCopy, make_patch
@@ -21,10 +21,12 @@ from gonogo.trials.plan.rehearsed_step import seconds_of_step
 
 _INTERRUPTED_NOTE = translated("interrupted: partial result")
 _OUT_OF_TIME = translated("--budget used up: there may be more to try")
-_NOTHING_TO_DO = translated("GO without changes: nothing to cure")
-_CURED = translated("cured: rehearsed GO with the patch")
+_NOTHING_TO_DO = translated("the run is GO without changes: there is nothing to cure")
+_CURED = translated("the patch cures the run: with it, the rehearsal is GO")
 _NO_CURE = translated("no cure found: what was tried and the remaining blockers are below")
-_NEAR_CURE = translated("no complete cure found: the patch gets further, and the remaining blockers are below")
+_NEAR_CURE = translated(
+    "no complete cure found: the run gets further with the patch, and the remaining blockers are below"
+)
 _PARTLY = translated("everything after the errors below")
 _ENDS_AT_FAILURE = translated("the rehearsal ends where the program fails")
 
@@ -40,7 +42,7 @@ def cure_report(
     last = state.now.rehearsed
     record = state.now.record
     # State that a life loses, or memory that runs out, doesn't end a rehearsal: it says itself what it didn't cover.
-    complete = last is not None and (go or (record is not None and ran_to_the_end(record)))
+    complete = last is not None and (go or (record is not None and is_completed(record)))
     return Report(
         command="cure",
         verdict=Verdict.GO if go else Verdict.CANNOT_TELL,
@@ -92,9 +94,9 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
     """Each step with its diff against the result of the steps before it."""
     told = []
     for number, step in enumerate(steps):
-        copy.lay([one.edits for one in steps[:number]])
+        copy.reset_and_apply([one.edits for one in steps[:number]])
         before = _read_edited_files(step.edits, copy)
-        copy.lay([one.edits for one in steps[: number + 1]])
+        copy.reset_and_apply([one.edits for one in steps[: number + 1]])
         after = _read_edited_files(step.edits, copy)
         changed = {path: (before[path], after[path]) for path in before}
         told.append(
@@ -103,7 +105,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
                 title=step.title,
                 why=_with_user_paths_in_text(step.finding.cause, copy),
                 safe=step.safe,
-                files=tuple(sorted({copy.shown_path(edit.path) for edit in step.edits})),
+                files=tuple(sorted({copy.original_path_text(edit.path) for edit in step.edits})),
                 diff=make_patch(changed, copy.patch_folder()),
                 pins=step.pins,
             )
@@ -113,7 +115,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
 
 def _read_edited_files(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:
     places = {copy.original_path(edit.path) for edit in edits}
-    return {place: copy.of(place).read_bytes() for place in places if place is not None}
+    return {place: copy.path_in_copy(place).read_bytes() for place in places if place is not None}
 
 
 def _pinned_releases(copy: WorkingCopy) -> list[str]:
@@ -121,7 +123,7 @@ def _pinned_releases(copy: WorkingCopy) -> list[str]:
     from gonogo.evidence.files import FileKind, kind_of
 
     pins = []
-    for path, (before, after) in copy.changed().items():
+    for path, (before, after) in copy.changed_files().items():
         if kind_of(path) is FileKind.ENVIRONMENT and path.suffix == ".txt":
             old = set(before.decode("utf-8", "replace").splitlines())
             new = after.decode("utf-8", "replace").splitlines()
@@ -136,7 +138,7 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     return cured.TrialOutcome(
         verdict=trial.verdict.value,
         hazards=tuple(dict.fromkeys(finding.hazard for finding in trial.blocking_findings)),
-        ranks=_ranks(trial),
+        ranks=_ranks_text(trial),
         peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _has_optimizer_step(record) else None,
         capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
         host_peak_bytes=node.peak_bytes if node is not None and _has_optimizer_step(record) else None,
@@ -144,8 +146,8 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
     )
 
 
-def _ranks(trial: Trial) -> str:
-    """As they were asked for; of a life, which chooses its own, those that were run."""
+def _ranks_text(trial: Trial) -> str:
+    """The value of ``--ranks``; with ``--life``, which chooses ranks itself, those that were run."""
     if trial.ranks != LIFE_DEFAULT or trial.record is None:
         return trial.ranks
     return ",".join(str(rank.rank) for rank in trial.record.ranks)
@@ -158,12 +160,12 @@ def _has_optimizer_step(record: RehearsalRecord | None) -> bool:
 
 def _with_user_paths(finding: Finding, copy: WorkingCopy) -> Finding:
     """A finding with the user's own paths; its fixes are left out, because their edits are for the copy."""
-    spans = tuple(replace(span, path=copy.shown_path(span.path)) for span in finding.spans)
+    spans = tuple(replace(span, path=copy.original_path_text(span.path)) for span in finding.spans)
     return replace(finding, spans=spans, cause=_with_user_paths_in_text(finding.cause, copy), fixes=())
 
 
 def _with_user_paths_in_text(text: Text, copy: WorkingCopy) -> Text:
-    return Text(copy.shown(text.en), copy.shown(text.zh))
+    return Text(copy.with_original_paths(text.en), copy.with_original_paths(text.zh))
 
 
 def with_step_time(report: Report, record: RehearsalRecord) -> Report:

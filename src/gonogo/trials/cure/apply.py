@@ -57,7 +57,7 @@ def apply_cure(cure_result: CureResult, report: Report) -> Report:
     if not cure_result.changed:
         return replace(report, notes=(*report.notes, _NOTHING_TO_APPLY))
     for path, (before, _) in cure_result.changed.items():
-        if _bytes_of(path) != before:
+        if _read_bytes_or_none(path) != before:
             raise UserError(_FILE_CHANGED.format(path=path))
     written: list[Path] = []
     for path, (_, after) in cure_result.changed.items():
@@ -80,7 +80,7 @@ def apply_cure(cure_result: CureResult, report: Report) -> Report:
     return replace(report, cure=replace(cure, applied=True), notes=(*report.notes, note))
 
 
-def _bytes_of(path: Path) -> bytes | None:
+def _read_bytes_or_none(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:

@@ -30,15 +30,15 @@ class Batch(msgspec.Struct, frozen=True):
         return self.micro_batch * self.accumulation * (self.world or 1)
 
 
-def batch_of(run: Run) -> Batch | None:
+def read_batch(run: Run) -> Batch | None:
     """The batch that the run's files set; None if the micro-batch is unknown."""
-    micro_batch, accumulation = size_of(run, MICRO_BATCH), size_of(run, ACCUMULATION)
+    micro_batch, accumulation = read_size_setting(run, MICRO_BATCH), read_size_setting(run, ACCUMULATION)
     if micro_batch is None:
         return None
     return Batch(micro_batch, accumulation or 1, run.world_size)
 
 
-def size_of(run: Run, argument: str) -> int | None:
+def read_size_setting(run: Run, argument: str) -> int | None:
     """The size that the arguments, DeepSpeed's config or the framework's defaults set."""
     field = setting_field(run, argument)
     if field is not None:

@@ -29,15 +29,15 @@ class WorkingCopy:
     def __init__(self, scratch: Path, folder: Path, command: Sequence[str]) -> None:
         self.root = scratch / "files"
         self.original_folder = Path(os.path.realpath(folder))
-        self.folder = self.of(self.original_folder)
+        self.folder = self.path_in_copy(self.original_folder)
         self._owned: dict[Path, bytes] = {}
         """By original path: the bytes that the user's file has."""
         self._opened: set[Path] = set()
-        self._open(self.original_folder)
+        self._replace_folder_symlink(self.original_folder)
         self.words = [word.replace(f"{self.original_folder}/", f"{self.folder}/") for word in command]
         self.typed = False
 
-    def of(self, original: Path) -> Path:
+    def path_in_copy(self, original: Path) -> Path:
         """The counterpart in the copy of an original path."""
         return Path(f"{self.root}{original}")
 
@@ -47,12 +47,12 @@ class WorkingCopy:
         inside = whole.removeprefix(str(self.root))
         return Path(inside) if inside != whole else None
 
-    def shown(self, text: str) -> str:
+    def with_original_paths(self, text: str) -> str:
         """A text in which paths of the copy are replaced by the user's own."""
         plain = text.replace(f"{self.folder}/", "").replace(str(self.root), "")
         return plain.replace(COMMAND_FILE, TYPED) if self.typed else plain
 
-    def shown_path(self, path: str) -> str:
+    def original_path_text(self, path: str) -> str:
         """A path of the copy as the user would write it."""
         original = self.original_path(path)
         if original is None:
@@ -67,7 +67,7 @@ class WorkingCopy:
         self.typed = True
         path = self.original_folder / COMMAND_FILE
         self._owned[path] = (shlex.join(self.words) + "\n").encode("utf-8", "surrogateescape")
-        self.of(path).write_bytes(self._owned[path])
+        self.path_in_copy(path).write_bytes(self._owned[path])
         self.words = ["bash", COMMAND_FILE]
 
     @property
@@ -77,29 +77,29 @@ class WorkingCopy:
 
     def command_script(self) -> str:
         """The typed command as the copy has it now."""
-        return self.of(self.original_folder / COMMAND_FILE).read_bytes().decode("utf-8", "surrogateescape")
+        return self.path_in_copy(self.original_folder / COMMAND_FILE).read_bytes().decode("utf-8", "surrogateescape")
 
-    def own(self, original: Path) -> bool:
+    def replace_symlink(self, original: Path) -> bool:
         """Replace the copy's symlink by a real file; False if there is no such file."""
         if original in self._owned:
             return True
         if not original.is_file():
             return False
-        self._open(original.parent)
-        place = self.of(original)
+        self._replace_folder_symlink(original.parent)
+        place = self.path_in_copy(original)
         self._owned[original] = original.read_bytes()
         with contextlib.suppress(FileNotFoundError):
             place.unlink()
         shutil.copy(original, place)
         return True
 
-    def _open(self, folder: Path) -> None:
+    def _replace_folder_symlink(self, folder: Path) -> None:
         """Turn a symlinked folder of the copy, and its parents, into a real folder of symlinks to the entries."""
         if folder in self._opened or folder == folder.parent:
             return
-        self._open(folder.parent)
+        self._replace_folder_symlink(folder.parent)
         self._opened.add(folder)
-        place = self.of(folder)
+        place = self.path_in_copy(folder)
         if place.is_symlink():
             place.unlink()
         place.mkdir(parents=True, exist_ok=True)
@@ -110,23 +110,25 @@ class WorkingCopy:
                     link.symlink_to(entry.path)
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def as_working_directory(self) -> Iterator[None]:
         """Within the block, the copy's folder is the current one, and a UserError names the user's own paths."""
         before = os.getcwd()
         os.chdir(self.folder)
         try:
             yield
         except UserError as error:
-            raise UserError(Text(self.shown(error.text.en), self.shown(error.text.zh))) from error
+            raise UserError(
+                Text(self.with_original_paths(error.text.en), self.with_original_paths(error.text.zh))
+            ) from error
         finally:
             os.chdir(before)
 
-    def may_change(self, edits: Sequence[Edit]) -> bool:
+    def contains_edited_files(self, edits: Sequence[Edit]) -> bool:
         """Whether all files of the edits are in the copy."""
         places = [self.original_path(edit.path) for edit in edits]
-        return all(place is not None and self.own(place) for place in places)
+        return all(place is not None and self.replace_symlink(place) for place in places)
 
-    def lay(self, steps: Sequence[Sequence[Edit]]) -> None:
+    def reset_and_apply(self, steps: Sequence[Sequence[Edit]]) -> None:
         """Reset the copy to the original, with these steps' edits applied one step after the other.
 
         Raises ValueError if an edit doesn't match what its file contains at that point.
@@ -136,22 +138,22 @@ class WorkingCopy:
             by_file: dict[Path, list[Edit]] = {}
             for edit in edits:
                 place = self.original_path(edit.path)
-                if place is None or not self.own(place):
+                if place is None or not self.replace_symlink(place):
                     raise ValueError(edit.path)
                 contents.setdefault(place, self._owned[place])
                 by_file.setdefault(place, []).append(edit)
             for place, own in by_file.items():
                 contents[place] = apply_edits_to(contents[place], sorted(own, key=lambda edit: (edit.start, edit.end)))
         for place, data in contents.items():
-            if self.of(place).read_bytes() != data:
-                self.of(place).write_bytes(data)
+            if self.path_in_copy(place).read_bytes() != data:
+                self.path_in_copy(place).write_bytes(data)
 
-    def changed(self) -> dict[Path, tuple[bytes, bytes]]:
+    def changed_files(self) -> dict[Path, tuple[bytes, bytes]]:
         """The changed files, before and after, by original path; without the typed command."""
         return {
             path: (before, after)
             for path, before in sorted(self._owned.items())
-            if path != self.command_script_path and (after := self.of(path).read_bytes()) != before
+            if path != self.command_script_path and (after := self.path_in_copy(path).read_bytes()) != before
         }
 
     def changed_command(self) -> tuple[dict[str, str], list[str]] | None:
@@ -159,7 +161,7 @@ class WorkingCopy:
         path = self.command_script_path
         if path is None:
             return None
-        text = self.of(path).read_bytes()
+        text = self.path_in_copy(path).read_bytes()
         if text == self._owned[path]:
             return None
         variables: dict[str, str] = {}
@@ -170,15 +172,15 @@ class WorkingCopy:
                 variables.update(dict(part.partition("=")[::2] for part in parts[1:]))
             else:
                 words += parts
-        return variables, [self.shown(word) for word in words]
+        return variables, [self.with_original_paths(word) for word in words]
 
     def patch(self) -> str:
         """A unified diff of all changes, with paths relative to the patch's folder."""
-        return make_patch(self.changed(), self.patch_folder())
+        return make_patch(self.changed_files(), self.patch_folder())
 
     def patch_folder(self) -> Path:
         """The folder in which the patch applies: the working folder, or a parent that contains all changed files."""
-        places = [self.original_folder, *(path.parent for path in self.changed())]
+        places = [self.original_folder, *(path.parent for path in self.changed_files())]
         return Path(os.path.commonpath(places))
 
 

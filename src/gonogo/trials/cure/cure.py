@@ -40,4 +40,4 @@ def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: O
         seconds=seconds,
         patch_file=request.patch_file if found.steps else None,
     )
-    return CureResult(report, copy.changed())
+    return CureResult(report, copy.changed_files())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import whole_number
 from gonogo.finding import Text, translated
-from gonogo.trials.cure.batch import batch_of
+from gonogo.trials.cure.batch import read_batch
 
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
@@ -55,7 +55,7 @@ def _invariant_settings(run: Run) -> dict[str, object]:
         assert run.config is not None
         settings[".".join(keys)] = run.config.get(*keys).get()
     named = whole_number(run.config.get("train_batch_size")) if run.config is not None else None
-    batch = batch_of(run)
+    batch = read_batch(run)
     settings["samples_a_step"] = named or (batch.samples if batch is not None else None)
     return settings
 
@@ -73,5 +73,5 @@ def _explain_reduced_work(before: Trial, after: Trial) -> Text | None:
         )
     lost = [phase for phase in (*was.expected_phases, *was.phases) if phase not in (*now.expected_phases, *now.phases)]
     if lost and now.outcome == "completed":
-        return translated("it would no longer reach: {phase}").format(phase=", ".join(set(lost)))
+        return translated("the run would no longer reach: {phase}").format(phase=", ".join(set(lost)))
     return None

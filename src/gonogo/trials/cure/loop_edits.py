@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _HOST_TRANSFER_CALLS = frozenset({"cpu", "item", "tolist", "numpy"})
 _FUSED_OPTIMIZERS = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _ACCUMULATING_METHODS = frozenset({"append", "extend"})
-_MOVE_TO_HOST = translated("move what is kept of each evaluation batch to host memory (line {line})")
+_MOVE_TO_HOST = translated("move the outputs kept from each evaluation batch to host memory (line {line})")
 _SMALLER_EVAL_BATCH = translated("evaluate {size} samples at a time (batch_size was {before})")
 _USE_FUSED = translated("fused=True for {name}")
 

@@ -15,7 +15,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.failures import nested_value, offload_device
 from gonogo.finding import Finding, Text, translated
-from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
+from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, read_batch
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.loop_edits import loop_candidates
 from gonogo.trials.cure.setting_edits import set_argument, set_checkpointing, set_zero
@@ -54,19 +54,19 @@ class MemorySettings(msgspec.Struct, frozen=True):
         )
 
     @property
-    def slower(self) -> bool:
+    def is_slower(self) -> bool:
         """Whether it computes more than before; orders changes of equal size."""
         return self.checkpointing
 
     @property
     def kind(self) -> str:
-        """Which settings it changes."""
+        """The names of the settings that it changes, to tell kinds of changes apart."""
         return " ".join(name for name in self.__struct_fields__ if getattr(self, name))
 
 
 def _sort_key(change: MemorySettings) -> tuple[int, int, bool, int]:
     """Order: smaller first, then fewer settings, then those that don't slow it down, then the largest micro-batch."""
-    return change.size, len(change.kind.split()), change.slower, -(change.micro_batch or 0)
+    return change.size, len(change.kind.split()), change.is_slower, -(change.micro_batch or 0)
 
 
 def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
@@ -83,12 +83,12 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     if device.shortage.phase == "evaluate":
         yield from _evaluation_candidates(finding, run)
         return
-    batch = batch_of(run)
+    batch = read_batch(run)
     changes = sorted(_setting_combinations(rank, batch), key=_sort_key)
     given = 0
     for change in changes:
         if given < _MAX_CANDIDATES and _may_fit(change, device, rank, batch, record.world_size):
-            edits = _edits(run, change, batch)
+            edits = _edits_for_settings(run, change, batch)
             if edits:
                 given += 1
                 yield Candidate(finding, _change_title(change, batch), tuple(edits), size=change.size, kind=change.kind)
@@ -136,7 +136,7 @@ def _may_fit(change: MemorySettings, device: DeviceMemory, rank: RankRecord, bat
     return sum(held.values()) <= device.total_bytes - device.allowance_bytes
 
 
-def _edits(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
+def _edits_for_settings(run: Run, change: MemorySettings, batch: Batch | None) -> list[Edit] | None:
     """The edits for all settings; None if one of them is set nowhere that can be edited."""
     parts: list[list[Edit] | None] = []
     if change.micro_batch is not None and batch is not None:

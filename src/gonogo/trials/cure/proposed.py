@@ -46,21 +46,21 @@ _SENSITIVE_VARIABLE_PATTERN = re.compile(
 _MAX_TEXT_LENGTH = 4000
 
 _NO_CHANGEABLE_RUN = translated("the command launches no run that gonogo can change")
-_NO_PLACE_TO_SET = translated("{name} can't be set anywhere in the files")
+_NO_PLACE_TO_SET = translated("the run's files have no place where {name} can be set")
 _NOT_A_SETTING = translated("{name} is not a setting that may be tried")
 _NOT_A_PLAIN_VALUE = translated("the value for {name} is not a plain value")
 _NO_PACKAGE = translated("the run does not use {name}")
 _COMPILED = translated("another release of {name} can't be overlaid: it is compiled")
 _NOT_A_RUN_FILE = translated("{name} is not one of the run's Python files")
-_NOT_FOUND_EXACTLY_ONCE = translated("what it would change does not occur exactly once in {name}")
-_OUTSIDE = translated("it would change a file outside the project")
-_CHANGES_NOTHING = translated("it changes nothing")
+_NOT_FOUND_EXACTLY_ONCE = translated("the text to be replaced does not occur exactly once in {name}")
+_OUTSIDE = translated("the proposal would change a file outside the project")
+_CHANGES_NOTHING = translated("the proposal changes nothing")
 _GO_WITHOUT_CHANGE = translated(
     "the run rehearses as GO even without the change: its failure does not show up in a rehearsal, so "
     "nothing can be proven"
 )
 _REHEARSED_WITH_CHANGE = translated("rehearsed as GO with the change; without it the run fails")
-_FURTHER = translated("the run gets further with it, but is not GO: {what}")
+_FURTHER = translated("with the change, the run gets further but is not GO: {what}")
 _TITLE = translated("the proposed change")
 
 
@@ -75,7 +75,7 @@ class Proposal(msgspec.Struct, frozen=True):
     after: str = ""
 
 
-class Refused(Exception):
+class ProposalRejected(Exception):
     """A proposal that is rejected; ``why`` is the sentence for the user."""
 
     def __init__(self, reason: Text) -> None:
@@ -83,7 +83,7 @@ class Refused(Exception):
         self.why = reason
 
 
-def prove(
+def prove_proposals(
     proposals: Sequence[Proposal],
     request: CureRequest,
     scratch: Path,
@@ -96,16 +96,16 @@ def prove(
     """
     copy = WorkingCopy(scratch, Path.cwd(), request.rehearsal.command)
     search = CureSearch(request, TrialRunner(copy, request.rehearsal, rehearse, on_progress))
-    before = search.before()
+    before = search.rehearse_baseline()
     if before.cured:
         return Proof(False, _GO_WITHOUT_CHANGE)
     try:
-        with copy.entered():
+        with copy.as_working_directory():
             candidate = candidate_from_proposals(proposals, before.now)
-        if not copy.may_change(candidate.edits):
-            raise Refused(_OUTSIDE)
-        outcome = search.judged(before, candidate)
-    except Refused as error:
+        if not copy.contains_edited_files(candidate.edits):
+            raise ProposalRejected(_OUTSIDE)
+        outcome = search.judge_candidate(before, candidate)
+    except ProposalRejected as error:
         return Proof(False, error.why)
     except ValueError:  # conflicting edits
         return Proof(False, _CHANGES_NOTHING)
@@ -121,7 +121,7 @@ def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Can
     """Translate proposals into edits of the copy, whose folder is the current one. Raises Refused."""
     run = trial.run
     if run is None:
-        raise Refused(_NO_CHANGEABLE_RUN)
+        raise ProposalRejected(_NO_CHANGEABLE_RUN)
     edits: list[Edit] = []
     pins: list[str] = []
     for one in proposals:
@@ -138,18 +138,18 @@ def candidate_from_proposals(proposals: Sequence[Proposal], trial: Trial) -> Can
         elif one.kind == "python":
             edits.append(_python_edit(one, trial))
         else:
-            raise Refused(_NOT_A_SETTING.format(name=one.kind[:40] or "?"))
+            raise ProposalRejected(_NOT_A_SETTING.format(name=one.kind[:40] or "?"))
     edits = [edit for edit in edits if edit.before != edit.after]
     if not edits and not pins:
-        raise Refused(_CHANGES_NOTHING)
-    return Candidate(_finding(trial), _TITLE, tuple(edits), tuple(pins))
+        raise ProposalRejected(_CHANGES_NOTHING)
+    return Candidate(_first_blocking_finding(trial), _TITLE, tuple(edits), tuple(pins))
 
 
-def _finding(trial: Trial) -> Finding:
+def _first_blocking_finding(trial: Trial) -> Finding:
     """The finding that the change is to cure: the first blocking one."""
     first = next(iter(trial.blocking_findings), None)
     if first is None:
-        raise Refused(_GO_WITHOUT_CHANGE)
+        raise ProposalRejected(_GO_WITHOUT_CHANGE)
     return first
 
 
@@ -163,48 +163,48 @@ def _parse_scalar(proposal: Proposal) -> Any:
         except (ValueError, RecursionError):
             value = {"True": True, "False": False, "None": None}.get(text, text)
         if isinstance(value, (dict, list)):
-            raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
+            raise ProposalRejected(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
         if isinstance(value, str):
             value = text if value != text and not text.startswith('"') else value
     if isinstance(value, float) and not math.isfinite(value):
-        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
+        raise ProposalRejected(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     if isinstance(value, str) and not _UNQUOTED_VALUE_PATTERN.fullmatch(value):
-        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
+        raise ProposalRejected(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     if not isinstance(value, (str, int, float, bool)):
-        raise Refused(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
+        raise ProposalRejected(_NOT_A_PLAIN_VALUE.format(name=proposal.name[:60]))
     return value
 
 
 def _edits_for_argument(proposal: Proposal, run: Run) -> list[Edit]:
     if not _OPTION_NAME_PATTERN.fullmatch(proposal.name):
-        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
+        raise ProposalRejected(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     name, value = proposal.name.lstrip("-"), _parse_scalar(proposal)
     launch = run.launch
     if launch is not None and name in launch.options and launch.options.can_edit(name):
         return [launch.options.replacing(name, str(value))]
     edits = set_argument(run, name.replace("-", "_"), value)
     if not edits:
-        raise Refused(_NO_PLACE_TO_SET.format(name=name))
+        raise ProposalRejected(_NO_PLACE_TO_SET.format(name=name))
     return edits
 
 
 def _deepspeed_config_edits(proposal: Proposal, run: Run) -> list[Edit]:
     if not _CONFIG_KEY_PATTERN.fullmatch(proposal.name):
-        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
+        raise ProposalRejected(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.config is None:
-        raise Refused(_NO_PLACE_TO_SET.format(name=proposal.name))
+        raise ProposalRejected(_NO_PLACE_TO_SET.format(name=proposal.name))
     keys, value = proposal.name.split("."), _parse_scalar(proposal)
     try:
         return [run.config.inserting(*keys, value=value)]
     except KeyError:
-        raise Refused(_NO_PLACE_TO_SET.format(name=proposal.name)) from None
+        raise ProposalRejected(_NO_PLACE_TO_SET.format(name=proposal.name)) from None
 
 
 def _variable_edit(proposal: Proposal, run: Run) -> Edit:
     if not _ALLOWED_VARIABLE_PATTERN.fullmatch(proposal.name) or _SENSITIVE_VARIABLE_PATTERN.search(proposal.name):
-        raise Refused(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
+        raise ProposalRejected(_NOT_A_SETTING.format(name=repr(proposal.name)[:60]))
     if run.launch is None:
-        raise Refused(_NO_CHANGEABLE_RUN)
+        raise ProposalRejected(_NO_CHANGEABLE_RUN)
     value = _parse_scalar(proposal)
     return run.launch.setting_variable(proposal.name, str(int(value)) if isinstance(value, bool) else str(value))
 
@@ -214,13 +214,13 @@ def _release_edit(proposal: Proposal, run: Run) -> tuple[Edit | None, str]:
     shown = repr(proposal.name)[:60]
     used = run.environment.has(name) or installed_version(name) is not None
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or not used or name not in STACK:
-        raise Refused(_NO_PACKAGE.format(name=shown))
+        raise ProposalRejected(_NO_PACKAGE.format(name=shown))
     if not can_overlay(name):
-        raise Refused(_COMPILED.format(name=name))
+        raise ProposalRejected(_COMPILED.format(name=name))
     try:
         version = Version(str(proposal.value).strip().lstrip("=v"))
     except InvalidVersion:
-        raise Refused(_NOT_A_PLAIN_VALUE.format(name=name)) from None
+        raise ProposalRejected(_NOT_A_PLAIN_VALUE.format(name=name)) from None
     edit = run.environment.replacing_version(name, f"=={version}")
     return edit, "" if edit is not None else f"{name}=={version}"
 
@@ -234,7 +234,7 @@ def _python_edit(proposal: Proposal, trial: Trial) -> Edit:
         if named.endswith(".py") and (path == named or path.endswith(f"/{named}") or named.endswith(f"/{path}"))
     ]
     if len(found) != 1 or not found[0][1].writable:
-        raise Refused(_NOT_A_RUN_FILE.format(name=repr(proposal.file)[:60]))
+        raise ProposalRejected(_NOT_A_RUN_FILE.format(name=repr(proposal.file)[:60]))
     path, source = found[0]
     before, after = proposal.before.encode(), proposal.after.encode()
     if (
@@ -243,10 +243,10 @@ def _python_edit(proposal: Proposal, trial: Trial) -> Edit:
         or len(proposal.after) > _MAX_TEXT_LENGTH
         or source.data.count(before) != 1
     ):
-        raise Refused(_NOT_FOUND_EXACTLY_ONCE.format(name=path))
+        raise ProposalRejected(_NOT_FOUND_EXACTLY_ONCE.format(name=path))
     start = source.data.index(before)
     changed = source.data[:start] + after + source.data[start + len(before) :]
     refused = rejection_reason(source.text, changed.decode("utf-8", "replace"))
     if refused is not None:
-        raise Refused(refused)
+        raise ProposalRejected(refused)
     return Edit(path, start, start + len(before), before, after)

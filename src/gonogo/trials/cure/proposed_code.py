@@ -21,11 +21,11 @@ _CODE_EXECUTION_NAMES = frozenset({
 """Names whose calls must stay exactly as they are."""
 
 _INVALID_PYTHON = translated("with the change, the file is not valid Python")
-_NEW_CALL = translated("it calls something new: {name}")
-_HAS_IMPORT = translated("it adds an import")
-_NEW_NAME = translated("it refers to a new name: {name}")
-_NOT_A_PLAIN_SETTING = translated("it adds text that is not a plain setting: {name}")
-_CHANGES_CALL_ARGUMENTS = translated("it changes what is passed to {name}")
+_NEW_CALL = translated("the change adds a call: {name}")
+_HAS_IMPORT = translated("the change adds an import")
+_NEW_NAME = translated("the change uses a new name: {name}")
+_NOT_A_PLAIN_SETTING = translated("the change adds a string that is not a plain setting: {name}")
+_CHANGES_CALL_ARGUMENTS = translated("the change alters the arguments of {name}")
 
 
 def rejection_reason(before: str, after: str) -> Text | None:

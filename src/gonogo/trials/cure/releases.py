@@ -55,14 +55,14 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
 
 def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
     """The releases whose sources differ in the name, argument or line that failed."""
-    from gonogo.trials.upstream.guess import guesses
+    from gonogo.trials.upstream.guess import guess_releases
 
     if trial.record is None or trial.run is None:
         return
     rank = next((rank for rank in trial.record.ranks if rank.failure is not None), None)
     if rank is None or rank.failure is None:
         return
-    for guess in guesses(rank.failure.traceback, rank.versions):
+    for guess in guess_releases(rank.failure.traceback, rank.versions):
         if guess.package in STACK and can_overlay(guess.package):
             title = _RELEASE_DIFFERS_TITLE.format(package=guess.package, version=guess.other)
             yield _release_candidate(finding, trial.run, guess.package, guess.other, title)

@@ -92,27 +92,27 @@ class CureSearch:
                 self._remove_unneeded_steps(found)
         except KeyboardInterrupt:
             found.interrupted = True
-        found.out_of_time = not found.cured and self._over
+        found.out_of_time = not found.cured and self._is_budget_used_up
         self._apply_steps(found.steps)
         return found
 
-    def before(self) -> SearchState:
+    def rehearse_baseline(self) -> SearchState:
         """Rehearse the unchanged run, as the baseline for a change to be judged."""
         self._trier.doing = _UNCHANGED_LABEL
         trial = self._rehearse_unchanged(self._copy_launch_files(self._first_check()))
         trial = self._rehearse_rank_sample(trial, _UNCHANGED_LABEL)
         return SearchState(trial, trial)
 
-    def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
+    def judge_candidate(self, before: SearchState, candidate: Candidate) -> Trial | Text:
         """The trial with a change if it brings the run further, else the reason why not."""
-        return self._try(before, candidate)
+        return self._try_candidate(before, candidate)
 
     def _rehearse_unchanged(self, checked: Trial) -> Trial:
         """Rehearse the run; if that is impossible, and the files alone show an error to cure, only check it."""
         try:
             return self._trier(checked, self._ranks)
         except UserError:
-            if not _has_certain(checked.file_errors):
+            if not _has_certain_error(checked.file_errors):
                 raise
             return checked
 
@@ -129,11 +129,11 @@ class CureSearch:
         for path in trial.checked.gathered.files.sources:
             original = self._copy.original_path(path)
             if original is not None:
-                self._copy.own(original)
+                self._copy.replace_symlink(original)
         return trial
 
     @property
-    def _over(self) -> bool:
+    def _is_budget_used_up(self) -> bool:
         return time.monotonic() >= self._ends
 
     def _rehearse_rank_sample(self, trial: Trial, progress_text: Text) -> Trial:
@@ -149,16 +149,16 @@ class CureSearch:
     def _apply_next_candidate(self, state: SearchState) -> bool:
         """Try candidates until one is kept; False if none is left, or the time is up."""
         for finding in state.now.blocking_findings:
-            with self._copy.entered():
+            with self._copy.as_working_directory():
                 to_try = list(candidates(finding, state.now, upstream=self._request.upstream))
             for number, candidate in enumerate(to_try):
                 key = (candidate.key, tuple(step.key for step in state.steps))
-                if key in self._tried or not self._copy.may_change(candidate.edits):
+                if key in self._tried or not self._copy.contains_edited_files(candidate.edits):
                     continue
-                if self._over:
+                if self._is_budget_used_up:
                     return False
                 self._tried.add(key)
-                outcome = self._try(state, candidate)
+                outcome = self._try_candidate(state, candidate)
                 if isinstance(outcome, Trial):
                     if outcome.verdict is Verdict.GO:
                         self._find_alternative(state, candidate, to_try[number + 1 :])
@@ -175,13 +175,13 @@ class CureSearch:
             (one for one in remaining if one.size == accepted_candidate.size and one.kind != accepted_candidate.kind),
             None,
         )
-        if equal is None or self._over or not self._copy.may_change(equal.edits):
+        if equal is None or self._is_budget_used_up or not self._copy.contains_edited_files(equal.edits):
             return
-        outcome = self._try(state, equal)
+        outcome = self._try_candidate(state, equal)
         if isinstance(outcome, Trial) and outcome.verdict is Verdict.GO:
             state.alternatives.append(EqualAlternative(accepted_candidate, equal, outcome, self._copy.patch()))
 
-    def _try(self, state: SearchState, candidate: Candidate) -> Trial | Text:
+    def _try_candidate(self, state: SearchState, candidate: Candidate) -> Trial | Text:
         """The trial with a candidate if it brings the run further, else why it is not accepted."""
         self._apply_steps([*state.steps, candidate])
         trial = self._copy_launch_files(self._trier.check())
@@ -219,19 +219,19 @@ class CureSearch:
         seen = state.now if state.now.rehearsed is not None else state.before
         there = {finding.hazard for finding in seen.blocking_findings}
         refuted = {finding.hazard for finding in seen.file_errors if finding.hazard not in there}
-        return _has_certain(finding for finding in trial.file_errors if finding.hazard not in refuted)
+        return _has_certain_error(finding for finding in trial.file_errors if finding.hazard not in refuted)
 
     def _remove_unneeded_steps(self, state: SearchState) -> None:
         """Remove each step without which the run is GO as well, beginning with the last."""
         for step in reversed(state.steps[:]):
             fewer = steps_without(state.steps, step)
-            if fewer is None or not fewer or self._over:
+            if fewer is None or not fewer or self._is_budget_used_up:
                 continue
             self._apply_steps(fewer)
             trial = self._trier.check()
             if any(_is_absent(finding, state.now.file_errors) for finding in trial.file_errors):
                 continue
-            self._trier.doing = translated("without: {title}").format(title=step.title)
+            self._trier.doing = translated("without this change: {title}").format(title=step.title)
             trial = self._trier(trial, state.now.ranks)
             if trial.verdict is Verdict.GO:
                 state.attempts.append(Attempt(step, _NOT_NEEDED))
@@ -239,17 +239,17 @@ class CureSearch:
 
     def _apply_steps(self, steps: Iterable[Candidate]) -> None:
         steps = list(steps)
-        self._copy.lay([step.edits for step in steps])
+        self._copy.reset_and_apply([step.edits for step in steps])
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 
-_CAUSES_OTHER_ERROR = translated("it causes another error: {what}")
-_CHANGES_TRAINING = translated("it affects training results (--allow-training-changes): {what}")
+_CAUSES_OTHER_ERROR = translated("the change causes another error: {what}")
+_CHANGES_TRAINING = translated("the change affects training results (--allow-training-changes permits it): {what}")
 _ERROR_REMAINS = translated("the error remains")
-_NOT_NEEDED = translated("reverted: GO without it")
+_NOT_NEEDED = translated("reverted, because the run is GO without it")
 
 
-def _has_certain(findings: Iterable[Finding]) -> bool:
+def _has_certain_error(findings: Iterable[Finding]) -> bool:
     return any(finding.certainty is Certainty.CERTAIN for finding in findings)
 
 
@@ -317,7 +317,9 @@ def _failed_trial_text(target_finding: Finding, trial: Trial) -> Text:
     if first.hazard == target_finding.hazard:
         return _ERROR_REMAINS
     fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
-    return translated("it then fails for another reason: {what}").format(what=first.cause if fallback else first.title)
+    return translated("with the change, the run fails for another reason: {what}").format(
+        what=first.cause if fallback else first.title
+    )
 
 
 def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
@@ -340,10 +342,10 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
     yield from memory_candidates(finding, trial)
     yield from release_candidates(finding, trial)
     if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
-        yield from _lower_stage(finding, trial.run)
+        yield from _zero_stage_2_candidates(finding, trial.run)
 
 
-def _lower_stage(finding: Finding, run: Run) -> Iterator[Candidate]:
+def _zero_stage_2_candidates(finding: Finding, run: Run) -> Iterator[Candidate]:
     """Try stage 2, if it fits, for what fails only under ZeRO-3, because parameters are partitioned."""
     if run.zero_stage == 3 and (edits := set_zero(run, {"stage": 2})) is not None:
         yield Candidate(finding, _STAGE_2, tuple(edits), size=2)

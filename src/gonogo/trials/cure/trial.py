@@ -102,7 +102,7 @@ class TrialRunner:
 
     def check(self) -> Trial:
         """Check the files, with the versions that a rehearsal would install in an overlay."""
-        with self.copy.entered():
+        with self.copy.as_working_directory():
             settings = read_settings(self.copy.folder)
             checked = check(
                 [],
@@ -110,21 +110,21 @@ class TrialRunner:
                 settings=msgspec.structs.replace(
                     settings, environment=self._environment_file() or settings.environment
                 ),
-                laid_over=self._laid_over(),
+                laid_over=self._overlaid_versions(),
             )
         return Trial(checked)
 
     def __call__(self, trial: Trial, ranks: str) -> Trial:
         """Rehearse these ranks; returns the trial with the result."""
         self.rehearsals += 1
-        with self.copy.entered():
+        with self.copy.as_working_directory():
             record, report = self.rehearse(
                 dataclasses.replace(
                     self.request,
                     command=self._command(),
                     ranks=ranks,
                     environment=self._environment_file(),
-                    with_packages=self._packages(trial.run),
+                    with_packages=self._packages_to_overlay(trial.run),
                     keep=None,
                     count_work=True,
                 ),
@@ -156,21 +156,21 @@ class TrialRunner:
         if stated is None:
             return None
         original = (self.copy.original_folder / stated).resolve()
-        own = original.is_relative_to(self.copy.original_folder) and self.copy.own(original)
-        return self.copy.of(original) if own else original
+        own = original.is_relative_to(self.copy.original_folder) and self.copy.replace_symlink(original)
+        return self.copy.path_in_copy(original) if own else original
 
-    def _laid_over(self) -> dict[str, str] | None:
+    def _overlaid_versions(self) -> dict[str, str] | None:
         """The requested versions and the cure's own pins, which take precedence; None if there are none."""
         parts = [one.partition("==") for one in (*self.request.with_packages, *self.pins)]
         return {canonicalize_name(name.strip()): version.strip() for name, _, version in parts if version} or None
 
-    def _packages(self, run: Run | None) -> tuple[str, ...]:
+    def _packages_to_overlay(self, run: Run | None) -> tuple[str, ...]:
         """The packages to install in an overlay: requested, pinned by the files, and the cure's pins, which win."""
         own = {canonicalize_name(pin.partition("==")[0]) for pin in self.pins}
-        others = (*self.request.with_packages, *self._pinned(run))
+        others = (*self.request.with_packages, *self._differing_pins(run))
         return (*(one for one in others if canonicalize_name(one.partition("==")[0].strip()) not in own), *self.pins)
 
-    def _pinned(self, run: Run | None) -> tuple[str, ...]:
+    def _differing_pins(self, run: Run | None) -> tuple[str, ...]:
         """Pins of the requirements file that differ from what is installed; none if an environment was given."""
         if run is None or self.request.environment is not None:
             return ()

@@ -16,13 +16,13 @@ from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE_SHARE
 from gonogo.trials.plan.launch_files.arguments import CONFIG
-from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
+from gonogo.trials.plan.reasons import GIB, bottleneck_text, ranking_reasons, shortfall
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
-from gonogo.trials.plan.task_notes import not_rehearsed
-from gonogo.trials.plan.write import files_of
+from gonogo.trials.plan.task_notes import unrehearsed_parts
+from gonogo.trials.plan.write import strategy_files
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _MAX_GPUS = 1024
@@ -36,7 +36,7 @@ def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
     return Report(
         command="plan",
         verdict=verdict,
-        covered=tuple(covered(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
+        covered=tuple(covered_items(plan, [choice for choice in plan.fitting if choice.source == "rehearsed"])),
         skipped=tuple(_skipped_items(plan)),
         plan=_plan_report(plan),
         notes=(*notes, *_plan_notes(plan)),
@@ -59,7 +59,7 @@ def missing_input_notes(request: PlanRequest) -> list[Text]:
     return [translated("--host-memory not given: whether offloaded states fit in host memory was not checked")]
 
 
-def covered(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]) -> list[Text]:
+def covered_items(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]) -> list[Text]:
     """What was rehearsed. ``full_depth_choices``: those rehearsed with all layers."""
     said = [
         translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
@@ -93,7 +93,8 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
             Skipped(
                 names,
                 translated(
-                    "may or may not fit; not rehearsed at full depth, because none is clearly faster than the best"
+                    "these may or may not fit: they were not rehearsed at full depth, because none is clearly "
+                    "faster than the best"
                 ),
             )
         )
@@ -105,7 +106,7 @@ def skipped_checks(failed_choices: Sequence[tuple[Choice, str]], request: PlanRe
     speed = request.machine.accelerator.speed
     assert speed is not None
     skipped = [
-        *not_rehearsed(request),
+        *unrehearsed_parts(request),
         Skipped(
             translated("step times"),
             translated(
@@ -131,7 +132,7 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
         plan.facts,
         plan.global_batch,
         fitting=tuple(summarize_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
-        too_large=tuple(too_large(choice, request) for choice in plan.too_large),
+        too_large=tuple(summarize_too_large(choice, request) for choice in plan.too_large),
         seconds=plan.seconds,
         files=tuple(files_to_show(choice, request, plan.facts) for choice in plan.fitting),
     )
@@ -139,7 +140,7 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
 
 def files_to_show(choice: Choice, request: PlanRequest, facts: ModelFacts) -> tuple[tuple[str, str], ...]:
     """(name, text) of a strategy's files, to be shown on a page."""
-    files = files_of(choice, request, facts)
+    files = strategy_files(choice, request, facts)
     return tuple((name, files[name]) for name in _SHOWN_FILES)
 
 
@@ -186,8 +187,8 @@ def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Cho
         seconds_of_step=choice.time.total,
         tokens_per_second_per_gpu=choice.tokens_per_second,
         limit=choice.time.limit,
-        limit_said=limit(choice),
-        why=tuple(why(choice, request, fastest_choice)) if choice.room.fits else (),
+        limit_said=bottleneck_text(choice),
+        why=tuple(ranking_reasons(choice, request, fastest_choice)) if choice.room.fits else (),
         reference=strategy.reference,
         rollout=_to_rollout(choice),
     )
@@ -201,11 +202,11 @@ def _to_rollout(choice: Choice) -> planned.Rollout | None:
     return planned.Rollout(chosen.engine, chosen.tp, share, chosen.sleep, chosen.gpus, choice.time.generation)
 
 
-def too_large(choice: Choice, request: PlanRequest) -> planned.StrategyTooLarge:
+def summarize_too_large(choice: Choice, request: PlanRequest) -> planned.StrategyTooLarge:
     """Summarize a strategy that does not fit, with what would make it fit."""
     strategy = summarize_strategy(choice, request, None)
     return planned.StrategyTooLarge(
-        **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_cures(choice, request))
+        **asdict(strategy), shortfall=shortfall(choice, request), would_fit=tuple(_changes_to_fit(choice, request))
     )
 
 
@@ -215,7 +216,7 @@ _NVME_PER_NODE = translated("{size} GiB of NVMe per node")
 _PLUS_NVME = translated("in any case, also {size} GiB of NVMe per node")
 
 
-def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
+def _changes_to_fit(choice: Choice, request: PlanRequest) -> list[Text]:
     """Changes that would make it fit."""
     machine = request.machine
     cures = []
@@ -223,7 +224,7 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
         cures.append(translated("an engine on separate GPUs (--engine server)"))
     if choice.room.insufficient_memory == "accelerator":
         needed = choice.reserved * (1 + UNCERTAINTY_BY_SOURCE[choice.source])
-        larger = _next_larger(machine.accelerator, needed)
+        larger = _next_larger_accelerator(machine.accelerator, needed)
         if larger is not None:
             cures.append(translated("it would fit on {name}").format(name=larger.name))
         growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
@@ -262,7 +263,7 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed_bytes: float, capa
     return count if count <= _MAX_GPUS else None
 
 
-def _next_larger(accelerator: Accelerator, needed_bytes: float) -> Accelerator | None:
+def _next_larger_accelerator(accelerator: Accelerator, needed_bytes: float) -> Accelerator | None:
     """The smallest accelerator of the same kind with at least this much memory."""
     fitting = [
         one

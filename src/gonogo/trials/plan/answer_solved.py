@@ -9,13 +9,13 @@ from msgspec.structs import asdict
 from gonogo.finding import Report, Text, Verdict, translated
 from gonogo.finding.trials import planned
 from gonogo.trials.plan.answer import (
-    covered,
+    covered_items,
     files_to_show,
     make_plan,
     missing_input_notes,
     skipped_checks,
     summarize_strategy,
-    too_large,
+    summarize_too_large,
 )
 from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, SolveResult
@@ -33,7 +33,7 @@ def solved_report(solved: SolveResult, notes: Sequence[Text] = ()) -> Report:
     return Report(
         command="plan",
         verdict=verdict,
-        covered=tuple(covered(solved, whole)),
+        covered=tuple(covered_items(solved, whole)),
         skipped=tuple(skipped_checks(solved.failed, solved.request)),
         plan=_plan_report(solved),
         notes=(*notes, *own, *missing_input_notes(solved.request)),
@@ -48,7 +48,7 @@ def _plan_report(solved: SolveResult) -> planned.Plan:
         global_batch(request),
         solve=solved.unknown,
         fitting=tuple(_solution_summary(one) for one in solved.solutions),
-        too_large=tuple(too_large(choice, request) for choice in solved.too_large),
+        too_large=tuple(summarize_too_large(choice, request) for choice in solved.too_large),
         seconds=solved.seconds,
         files=tuple(files_to_show(one.choice, one.request, solved.facts) for one in solved.solutions),
     )

@@ -16,7 +16,7 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.prepare.user_cache import Store
+from gonogo.prepare.user_cache import CacheFolder
 from gonogo.virtual.measuring.jobs import Measured, MeasurementJob, ModelFacts
 
 _CACHE_KEY_PACKAGES = (
@@ -38,7 +38,7 @@ _ENVIRONMENT_PREFIXES = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSF
 Answer = TypeVar("Answer", ModelFacts, Measured)
 
 
-def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
+def measurement_key(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
     """The cache key: a digest of all inputs of a measurement, by the files' contents instead of their paths.
 
     ``folder``: the parent folder of the job's files.
@@ -80,20 +80,20 @@ def _source_digest() -> str:
     return digest.hexdigest()
 
 
-def store() -> Store:
+def answer_cache() -> CacheFolder:
     """The store of cached answers, each as ``KEY.json``."""
-    return Store("plan")
+    return CacheFolder("plan")
 
 
-def cached(key: str, kind: type[Answer]) -> Answer | None:
+def read_cached_answer(key: str, kind: type[Answer]) -> Answer | None:
     """The cached answer, or None if there is none that can be read."""
-    data = store().read(f"{key}.json")
+    data = answer_cache().read(f"{key}.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeError):
         return None
 
 
-def keep(key: str, data: bytes) -> None:
+def cache_answer(key: str, data: bytes) -> None:
     """Store an answer atomically, safely against concurrent writers. Raises OSError if it can't be written."""
-    store().write(f"{key}.json", data)
+    answer_cache().write(f"{key}.json", data)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gonogo.finding.trials.planned import SAME_SPEED
-from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
-from gonogo.trials.plan.closed_form import Calibration, buffers, lower_bound
-from gonogo.trials.plan.extrapolation import Peak, extrapolate, peak_of
+from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
+from gonogo.trials.plan.closed_form import Calibration, buffer_bytes, min_state_bytes
+from gonogo.trials.plan.extrapolation import Peak, extrapolate, measured_peak
 from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing import batches, engine_layouts
-from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
+from gonogo.trials.plan.strategy import Family, Strategy, micro_batches, strategy_families
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice, Where
 from gonogo.virtual.measuring.depth import measurement_depths
@@ -53,7 +53,7 @@ class Candidates:
         self._whole: dict[Strategy, Choice] = {}
         self._choices: dict[StrategyGroup, list[Choice]] = {}
         """What :meth:`choices` came to, until something else is known."""
-        self._capacity = capacity_of(request)
+        self._capacity = usable_gpu_memory(request)
 
     # -- judging -----------------------------------------------------------------------------------------------------
 
@@ -65,23 +65,25 @@ class Candidates:
         if asked is not None:
             references, engines = (
                 asked.references(self.request.tune),
-                list(engine_layouts.engines(self.request, self.facts)),
+                list(engine_layouts.list_engine_layouts(self.request, self.facts)),
             )
         found = []
         for engine, gpus in engines:
-            world = self.on(gpus).world_size
-            for family in families(world, nvme=self.request.nvme_bytes is not None, host=machine.host_bytes != 0):
+            world = self.trainer_request(gpus).world_size
+            for family in strategy_families(
+                world, nvme=self.request.nvme_bytes is not None, host=machine.host_bytes != 0
+            ):
                 for reference in references:
                     found += [StrategyGroup(family, kept, reference, engine, gpus) for kept in (False, True)]
         return found
 
-    def on(self, gpus: int) -> PlanRequest:
+    def trainer_request(self, gpus: int) -> PlanRequest:
         """The request, limited to the GPUs that a rollout server with ``gpus`` GPUs leaves."""
-        return self.request.without(gpus)
+        return self.request.without_server_gpus(gpus)
 
-    def sizes(self, group: StrategyGroup) -> tuple[int, ...]:
+    def micro_batches(self, group: StrategyGroup) -> tuple[int, ...]:
         """The micro-batches of a group, smallest first."""
-        request = self.on(group.gpus)
+        request = self.trainer_request(group.gpus)
         return micro_batches(batches.global_batch(request), request.world_size, batches.min_micro_batch(request))
 
     def strategy(self, group: StrategyGroup, micro_batch: int, rollout: RolloutChoice | None = None) -> Strategy:
@@ -90,7 +92,7 @@ class Candidates:
         ``rollout``: how completions are generated; by default, the way that takes the least memory beside the
         trainer.
         """
-        request = self.on(group.gpus)
+        request = self.trainer_request(group.gpus)
         times = max(batches.global_batch(request) // request.world_size // micro_batch, 1)
         made = rollout or engine_layouts.smallest_rollout(
             self.request, self.facts, group.engine, group.gpus, micro_batch * times
@@ -104,13 +106,13 @@ class Candidates:
             return self._whole[strategy]
         if group in self._peaks:
             at, peak = self._peaks[group]
-            return estimate_from_peak(self.on(group.gpus), self.facts, strategy, at, peak, "extended")
-        return estimate_by_formula(self.on(group.gpus), self.facts, strategy, self._calibration())
+            return estimate_from_peak(self.trainer_request(group.gpus), self.facts, strategy, at, peak, "extended")
+        return estimate_by_formula(self.trainer_request(group.gpus), self.facts, strategy, self._calibration())
 
     def choices(self, group: StrategyGroup) -> list[Choice]:
         """The choices of a group, by micro-batch; several per micro-batch if there is an engine."""
         if group not in self._choices:
-            sizes = self.sizes(group)
+            sizes = self.micro_batches(group)
             self._choices[group] = [choice for size in sizes for choice in self._choices_of_micro_batch(group, size)]
         return self._choices[group]
 
@@ -120,7 +122,9 @@ class Candidates:
             yield self.choice(group, micro_batch)
             return
         times = self.strategy(group, micro_batch).accumulation
-        for rising in engine_layouts.rollouts(self.request, self.facts, group.engine, group.gpus, micro_batch * times):
+        for rising in engine_layouts.rollout_choices(
+            self.request, self.facts, group.engine, group.gpus, micro_batch * times
+        ):
             low, high = 0, len(rising)
             found = self.choice(group, micro_batch, rising[-1])
             if not found.room.fits and high > 1:
@@ -136,31 +140,31 @@ class Candidates:
         return min(self.choices(group), key=lambda choice: (not choice.room.others_fit, choice.reserved))
 
     def best(self, group: StrategyGroup) -> Choice | None:
-        """The fastest choice of a group that fits. Small buckets count only if the default ones don't fit."""
+        """The fastest choice of a group that fits. Smaller buckets count only if the default ones don't fit."""
         if group.family.small_buckets and (
             group not in self._peaks or self.best(_with_default_buckets(group)) is not None
         ):
             return None
-        return _fastest([choice for choice in self.choices(group) if choice.room.fits])
+        return _fastest_choice([choice for choice in self.choices(group) if choice.room.fits])
 
-    def hopeful(self, group: StrategyGroup) -> Choice | None:
+    def best_that_may_fit(self, group: StrategyGroup) -> Choice | None:
         """The fastest choice of a group that may fit."""
-        if group in self.failed or not self._decides(group):
+        if group in self.failed or not self._may_fit_with_small_buckets(group):
             return None
-        return _fastest([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
+        return _fastest_choice([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""
         return self.exceeds_capacity(group) or all(one.surely_too_large(self._capacity) for one in self.choices(group))
 
-    def _decides(self, group: StrategyGroup) -> bool:
+    def _may_fit_with_small_buckets(self, group: StrategyGroup) -> bool:
         """Whether small buckets might make a group fit that, as a rehearsal showed, doesn't fit otherwise."""
         if not group.family.small_buckets:
             return True
         usual = _with_default_buckets(group)
         if usual not in self._peaks or self.best(usual) is not None:
             return False
-        saved = buffers(self.facts, usual[0]) - buffers(self.facts, group.family)
+        saved = buffer_bytes(self.facts, usual[0]) - buffer_bytes(self.facts, group.family)
         return any(
             choice.room.others_fit and choice.allocated - saved <= self._capacity for choice in self.choices(usual)
         )
@@ -176,18 +180,18 @@ class Candidates:
 
     def exceeds_capacity(self, group: StrategyGroup) -> bool:
         """Whether the model states alone exceed the accelerator's memory, by formula."""
-        world = self.on(group.gpus).world_size
-        return not self.choices(group) or lower_bound(self.facts, group.family, world) > self._capacity
+        world = self.trainer_request(group.gpus).world_size
+        return not self.choices(group) or min_state_bytes(self.facts, group.family, world) > self._capacity
 
     def ranked(self, choices: list[Choice]) -> list[Choice]:
-        """Fastest first; among choices of about equal speed, the simplest first."""
+        """The choices, fastest first; among choices of about equal speed, the simplest first."""
         order = {group: number for number, group in enumerate(self.groups())}
         left = sorted(choices, key=lambda choice: -choice.tokens_per_second)
         found: list[Choice] = []
         while left:
             slowest = left[0].tokens_per_second * (1 - SAME_SPEED)
             alike = [choice for choice in left if choice.tokens_per_second >= slowest]
-            found += sorted(alike, key=lambda choice: order[group_of(choice.strategy)])
+            found += sorted(alike, key=lambda choice: order[strategy_group(choice.strategy)])
             left = left[len(alike) :]
         return found
 
@@ -216,13 +220,13 @@ class Candidates:
         for strategy in strategies:
             peak = self.extrapolated_peak(strategy, [next(answers) for _ in self.short_measurements(strategy)])
             if peak is not None:
-                self._peaks[group_of(strategy)] = (strategy, peak)
+                self._peaks[strategy_group(strategy)] = (strategy, peak)
         self._choices.clear()
 
     def short_measurements(self, strategy: Strategy) -> list[Measurement]:
         """What to rehearse for an estimate of the full depth: two depths, or the model itself if it is shallow."""
         at = measurement_depths(self.meter.config, self._min_depth(strategy.family))
-        return [self.cell(strategy, depth) for depth in (at or (0,))]
+        return [self.measurement_of(strategy, depth) for depth in (at or (0,))]
 
     def extrapolated_peak(self, strategy: Strategy, answers: Sequence[Measured | NotMeasured]) -> Peak | None:
         """The full depth's peak, extrapolated from :meth:`short_measurements`; None if an answer is missing."""
@@ -236,19 +240,19 @@ class Candidates:
 
     def rehearse_full_depth(self, strategy: Strategy) -> Choice | None:
         """Rehearse a strategy at full depth, on an accelerator reduced by the uncertainty of the figures."""
-        (answer,) = self.meter.measure([self.cell(strategy, 0, real=True)])
+        (answer,) = self.meter.measure([self.measurement_of(strategy, 0, real=True)])
         peak = self._measured_peak(strategy, answer)
         if peak is None:
             return None
-        asked = self.on(strategy.rollout.gpus)
+        asked = self.trainer_request(strategy.rollout.gpus)
         self._choices.clear()
         self._whole[strategy] = estimate_from_peak(asked, self.facts, strategy, strategy, peak, "rehearsed")
-        self._peaks[group_of(strategy)] = strategy, peak  # it also improves the estimates of other micro-batches
+        self._peaks[strategy_group(strategy)] = strategy, peak  # it also improves the estimates of other micro-batches
         return self._whole[strategy]
 
-    def cell(self, strategy: Strategy, depth: int, *, real: bool = False) -> Measurement:
+    def measurement_of(self, strategy: Strategy, depth: int, *, real: bool = False) -> Measurement:
         """What to rehearse of a strategy. Two micro-batches per step are enough: later ones are like the second."""
-        request = self.on(strategy.rollout.gpus)
+        request = self.trainer_request(strategy.rollout.gpus)
         measured = replace(strategy, accumulation=batches.measured_accumulation(request, strategy))
         if not real:  # the engine's memory is calculated, so any layout will do
             measured = replace(measured, rollout=replace(strategy.rollout, tp=1, share=0.0, sleep=False))
@@ -261,7 +265,7 @@ class Candidates:
         return max(_MIN_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
 
     def _measured_peak(self, strategy: Strategy, answer: Measured | NotMeasured) -> Peak | None:
-        group = group_of(strategy)
+        group = strategy_group(strategy)
         if isinstance(answer, NotMeasured):
             self.failed[group] = str(answer)
             return None
@@ -271,10 +275,12 @@ class Candidates:
                 error[0] if error else failure.message if failure is not None else answer.record.outcome
             )
             return None
-        return peak_of(answer, batches.measured_accumulation(self.on(strategy.rollout.gpus), strategy))
+        return measured_peak(
+            answer, batches.measured_accumulation(self.trainer_request(strategy.rollout.gpus), strategy)
+        )
 
 
-def group_of(strategy: Strategy) -> StrategyGroup:
+def strategy_group(strategy: Strategy) -> StrategyGroup:
     """The group that a strategy belongs to."""
     rollout = strategy.rollout
     return StrategyGroup(strategy.family, strategy.checkpointing, strategy.reference, rollout.engine, rollout.gpus)
@@ -285,7 +291,7 @@ def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:
     return group._replace(family=replace(group.family, small_buckets=False))
 
 
-def _fastest(choices: list[Choice]) -> Choice | None:
+def _fastest_choice(choices: list[Choice]) -> Choice | None:
     """The fastest choice; among choices of about equal speed, one that was rehearsed at full depth."""
     most = max((choice.tokens_per_second for choice in choices), default=0.0)
     alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - SAME_SPEED)]

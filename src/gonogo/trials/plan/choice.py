@@ -64,16 +64,17 @@ class Choice(msgspec.Struct, frozen=True):
 
 def estimate_by_formula(request: PlanRequest, facts: ModelFacts, strategy: Strategy, known: Calibration) -> Choice:
     """Estimate a strategy by the closed-form model."""
-    estimate = closed_form.memory(
+    estimate = closed_form.estimate_memory(
         facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known
     )
     estimate = _with_auxiliary_models(request, facts, strategy, estimate)
     speed = request.machine.accelerator.speed
     assert speed is not None
-    taken = closed_form.time(
+    taken = closed_form.estimate_step_time(
         facts, strategy, world_size=request.world_size, ranks_per_node=request.machine.count, speed=speed,
-        seq_len=request.tokens_per_sample, bandwidth=bandwidth(request), nvme_drives=request.nvme_drives, known=known,
-        generation=engine.seconds(request, facts, strategy),
+        seq_len=request.tokens_per_sample, bandwidth=slowest_link_bandwidth(request),
+        nvme_drives=request.nvme_drives, known=known,
+        generation=engine.rollout_seconds(request, facts, strategy),
     )  # fmt: skip
     return _build_choice(
         request, facts, strategy, "formula", estimate.allocated, estimate.allocated * _FRAGMENTATION_FACTOR,
@@ -87,7 +88,7 @@ def _with_auxiliary_models(request: PlanRequest, facts: ModelFacts, strategy: St
     others = 2.0 * facts.beside_parameters + (facts.weight_bytes if strategy.reference == "model" else 0.0)
     held = estimate.by_category
     held = held | {"parameters": held["parameters"] + others / of_each}
-    beside = engine.beside(request, facts, strategy)
+    beside = engine.colocated_engine_memory(request, facts, strategy)
     if beside is None:
         return msgspec.structs.replace(estimate, by_category=held)
     training = held | {"rollout": beside.bytes_in_phase("backward")}
@@ -100,7 +101,7 @@ def estimate_from_peak(
 ) -> Choice:
     """Derive a strategy's figures from a rehearsal of ``at``, with another micro-batch, accumulation or engine."""
     peak = peak.with_samples(strategy.micro_batch / at.micro_batch)
-    beside = engine.beside(request, facts, strategy)
+    beside = engine.colocated_engine_memory(request, facts, strategy)
     if beside is not None and source != "rehearsed":
         peak = with_engine(peak, beside)
     speed = request.machine.accelerator.speed
@@ -109,7 +110,7 @@ def estimate_from_peak(
     share = facts.trainable / (request.world_size if family.zero else 1)
     offloaded = share if family.optimizer != "gpu" else 0.0
     times = strategy.accumulation
-    passes, generation = [peak.forward, peak.backward], engine.seconds(request, facts, strategy)
+    passes, generation = [peak.forward, peak.backward], engine.rollout_seconds(request, facts, strategy)
     if request.task is not None and request.task.kind.generates:
         generation = ON_POLICY_SHARE * times * _seconds_without_overlap(peak.score, request)
     else:
@@ -128,7 +129,9 @@ def estimate_from_peak(
         speed=speed,
         generation_seconds=generation,
     )
-    formula = closed_form.memory(facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample)
+    formula = closed_form.estimate_memory(
+        facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample
+    )
     before = peak.phases.get("load")
     return _build_choice(
         request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host,
@@ -141,7 +144,7 @@ def _seconds_without_overlap(work: Work, request: PlanRequest) -> float:
     return max(work.seconds, _communication_seconds(work, request))
 
 
-def bandwidth(request: PlanRequest) -> float:
+def slowest_link_bandwidth(request: PlanRequest) -> float:
     """Bytes/s of the slowest link of a rank that a collective over all ranks uses."""
     speed = request.machine.accelerator.speed
     assert speed is not None
@@ -150,14 +153,14 @@ def bandwidth(request: PlanRequest) -> float:
     return min(speed.link_bytes, request.network_bytes_per_second or NETWORK_BYTES_PER_SECOND)
 
 
-def capacity_of(request: PlanRequest) -> int:
+def usable_gpu_memory(request: PlanRequest) -> int:
     """Bytes of an accelerator that the caching allocator may reserve."""
     return request.machine.accelerator.total_bytes - request.machine.accelerator.allowance_bytes
 
 
 def _communication_seconds(work: Work, request: PlanRequest) -> float:
     """Seconds that the collectives of a part take."""
-    link, ranks = bandwidth(request), request.world_size
+    link, ranks = slowest_link_bandwidth(request), request.world_size
     return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
 
 
@@ -168,11 +171,11 @@ def _build_choice(
     """``trainer_bytes``: GPU memory that the trainer holds before a rollout engine starts."""
     tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_per_sample
     tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs don't train
-    beside = engine.beside(request, facts, strategy)
+    beside = engine.colocated_engine_memory(request, facts, strategy)
     left = headroom(
         request.machine, reserved=reserved, host_of_rank=host, nvme_of_rank=nvme, nvme_bytes=request.nvme_bytes,
-        band=UNCERTAINTY_BY_SOURCE[source], unsure=beside.unsure if beside is not None else 0.0,
-        engine=engine.margin(request, facts, strategy, trainer_bytes),
+        band=UNCERTAINTY_BY_SOURCE[source], unsure=beside.uncertain_bytes if beside is not None else 0.0,
+        engine=engine.start_margin(request, facts, strategy, trainer_bytes),
     )  # fmt: skip
     return Choice(
         strategy=strategy, source=source, allocated=allocated, reserved=reserved, by_category=by_category, host=host,

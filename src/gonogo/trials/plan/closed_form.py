@@ -28,7 +28,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def allocated(self) -> float:
-        """Total on the accelerator."""
+        """Total bytes on the accelerator."""
         return sum(self.by_category.values())
 
 
@@ -44,7 +44,7 @@ class Calibration(msgspec.Struct, frozen=True):
 NO_CALIBRATION = Calibration()
 
 
-def memory(
+def estimate_memory(
     facts: ModelFacts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
 ) -> Estimate:
     """Estimate the memory of a strategy."""
@@ -75,10 +75,10 @@ def memory(
         host += 3 * gradients
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
-    return Estimate(held | {"communication": buffers(facts, family), "activations": needed}, host, nvme)
+    return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, nvme)
 
 
-def buffers(facts: ModelFacts, family: Family) -> float:
+def buffer_bytes(facts: ModelFacts, family: Family) -> float:
     """Bytes of communication buckets, and of parameters that ZeRO-3 has gathered."""
     if family.zero == 3:
         live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
@@ -95,7 +95,7 @@ def _activation_bytes(facts: ModelFacts, strategy: Strategy, seq_len: int) -> fl
     return kept + float(_BYTES_PER_LOGIT) * tokens * facts.vocabulary
 
 
-def time(
+def estimate_step_time(
     facts: ModelFacts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: PeakSpeed,
     bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
@@ -127,8 +127,8 @@ def time(
     )
 
 
-def lower_bound(facts: ModelFacts, family: Family, world_size: int) -> float:
+def min_state_bytes(facts: ModelFacts, family: Family, world_size: int) -> float:
     """Bytes of the model states alone, the minimum for any micro-batch."""
     smallest = Strategy(family, checkpointing=True, micro_batch=1, accumulation=1)
-    held = memory(facts, smallest, world_size=world_size, seq_len=0).by_category
+    held = estimate_memory(facts, smallest, world_size=world_size, seq_len=0).by_category
     return held["parameters"] + held["gradients"] + held["optimizer"]

@@ -107,7 +107,7 @@ def _scale_phase(phase: PhasePeak, ratio: float) -> PhasePeak:
     return PhasePeak(phase.allocated + grown, parts)
 
 
-def peak_of(measurement: Measured, accumulation: int) -> Peak:
+def measured_peak(measurement: Measured, accumulation: int) -> Peak:
     """The figures of a rehearsal with ``accumulation`` micro-batches per step; work is that of the last step."""
     record = measurement.record
     device = next((one for one in record.devices if one.device == record.device), None)
@@ -118,7 +118,7 @@ def peak_of(measurement: Measured, accumulation: int) -> Peak:
 
     def work_of_phases(phases: str | tuple[str, ...], repetitions: int) -> Work:
         named = (phases,) if isinstance(phases, str) else phases
-        return work_of([one for one in measurement.work if one.step == last and one.phase in named], repetitions)
+        return sum_work([one for one in measurement.work if one.step == last and one.phase in named], repetitions)
 
     return Peak(
         phases=measurement.peaks,
@@ -133,7 +133,7 @@ def peak_of(measurement: Measured, accumulation: int) -> Peak:
     )
 
 
-def work_of(parts: Sequence[PhaseWork], repetitions: int = 1) -> Work:
+def sum_work(parts: Sequence[PhaseWork], repetitions: int = 1) -> Work:
     """The sum of all parts, divided by the number of times they were run."""
     sent: dict[str, float] = {}
     for part in parts:

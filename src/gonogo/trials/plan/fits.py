@@ -24,7 +24,7 @@ class Headroom(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether everything fits."""
+        """Whether all kinds of memory suffice."""
         return self.accelerator >= 0 and self.others_fit
 
     @property
@@ -46,7 +46,7 @@ def headroom(
     machine: Machine, *, reserved: float, host_of_rank: float, nvme_of_rank: float, nvme_bytes: int | None, band: float,
     unsure: float = 0.0, engine: float | None = None,
 ) -> Headroom:  # fmt: skip
-    """What is left. ``reserved``: memory of a rank's caching allocator; ``band``: its relative error.
+    """The memory that is left of each kind. ``reserved``: of a rank's caching allocator; ``band``: its relative error.
 
     ``unsure``: an additional error in bytes, from an engine; ``engine``: the margin with which the engine starts.
     """

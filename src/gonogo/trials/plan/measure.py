@@ -16,15 +16,20 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
-from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
-from gonogo.trials.plan.cache import cached, keep, key_of
-from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, capacity_of
-from gonogo.trials.plan.launch_files.arguments import learning_rate, options, task_arguments, training_arguments
+from gonogo.trials.plan.cache import cache_answer, measurement_key, read_cached_answer
+from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, usable_gpu_memory
+from gonogo.trials.plan.launch_files.arguments import (
+    learning_rate,
+    task_arguments,
+    to_command_line_options,
+    training_arguments,
+)
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import measured_generations
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
-from gonogo.trials.plan.task.script import SCRIPT, script_of
+from gonogo.trials.plan.task.script import SCRIPT, task_script
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
 from gonogo.virtual.measuring.jobs import EngineFacts, JobEnded, Measured, MeasurementJob, ModelFacts
@@ -102,10 +107,10 @@ class Meter:
         return found
 
     def _measure_jobs(self, jobs: list[MeasurementJob], kind: type[Answer]) -> list[Answer | NotMeasured]:
-        keys = {job.name: key_of(job, self._request.machine.accelerator, self._folder) for job in jobs}
+        keys = {job.name: measurement_key(job, self._request.machine.accelerator, self._folder) for job in jobs}
         answers: dict[str, Answer | NotMeasured] = {}
         for job in jobs:
-            found = cached(keys[job.name], kind)
+            found = read_cached_answer(keys[job.name], kind)
             if found is not None:
                 answers[job.name] = found
                 self.reused += 1
@@ -135,7 +140,7 @@ class Meter:
         except ValueError as error:
             return NotMeasured(f"the answer can't be read: {error}")
         with contextlib.suppress(OSError):
-            keep(key, data)
+            cache_answer(key, data)
         return answer
 
     def _run(self, jobs: list[MeasurementJob]) -> Iterator[tuple[MeasurementJob, str]]:
@@ -179,7 +184,9 @@ class Meter:
             world = self._stack.enter_context(self._confinement.world())
             log = open(self._log, "wb")  # noqa: SIM115  the process's, as long as it lives
             self._process = subprocess.Popen(
-                world.command(python_module(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)),
+                world.command(
+                    python_module_command(sys.executable, "gonogo.virtual.measuring.server", dies_with_parent=True)
+                ),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=world.environment(environment),
                 cwd=self._folder,
             )  # fmt: skip
@@ -194,7 +201,7 @@ class Meter:
 
     def _make_job(self, name: str, cell: Measurement, *, describe_only: bool = False) -> MeasurementJob:
         request, strategy = self._request, cell.strategy
-        place = self._made(self._folder / name)
+        place = self._create_folder_once(self._folder / name)
         config = with_depth(self.config, cell.depth) if cell.depth else self.config
         write_shared(place / "config.json", json.dumps(config).encode())
         for file in (*_MODEL_FILES, *(path.name for path in request.model.glob("*.py"))):
@@ -204,9 +211,9 @@ class Meter:
         of_task = request.task is not None and not describe_only
         if of_task:
             written["optimizer"]["params"]["lr"] = learning_rate(request)
-            arguments = self._prepared(place, cell)
+            arguments = self._task_program_arguments(place, cell)
         else:
-            arguments = self._plain(place, cell, describe_only)
+            arguments = self._training_program_arguments(place, cell, describe_only)
         write_shared(place / "deepspeed.json", json.dumps(written).encode())
         return MeasurementJob(
             name=name,
@@ -216,7 +223,7 @@ class Meter:
             answer=str(place / "answer.json"),
             timeout=request.timeout,
             steps=cell.steps,
-            capacity=int(capacity_of(request) / (1 + UNCERTAINTY_BY_SOURCE["rehearsed"])) if cell.real else None,
+            capacity=int(usable_gpu_memory(request) / (1 + UNCERTAINTY_BY_SOURCE["rehearsed"])) if cell.real else None,
             describe=describe_only,
             program=_OF_TASKS if of_task else _PLAIN,
         )
@@ -225,14 +232,14 @@ class Meter:
     def _log(self) -> Path:
         return self._confinement.scratch / "server.log"
 
-    def _made(self, place: Path) -> Path:
+    def _create_folder_once(self, place: Path) -> Path:
         """Create a folder, once; fails if the model's code has put one there."""
         if place not in self._places:
             place.mkdir()
             self._places.add(place)
         return place
 
-    def _plain(self, place: Path, cell: Measurement, describe_only: bool) -> list[str]:
+    def _training_program_arguments(self, place: Path, cell: Measurement, describe_only: bool) -> list[str]:
         """The arguments of the program that trains repeatedly on one batch, or that describes the model."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         arguments = [
@@ -243,14 +250,14 @@ class Meter:
         ]  # fmt: skip
         if describe_only and task is not None:
             arguments += ["--task", task.task, *(["--engine"] if task.kind.rolls_out else [])]
-            arguments += ["--beside", str(self._beside(place))] if task.beside is not None else []
+            arguments += ["--beside", str(self._auxiliary_model_folder(place))] if task.beside is not None else []
         return arguments
 
-    def _prepared(self, place: Path, cell: Measurement) -> list[str]:
+    def _task_program_arguments(self, place: Path, cell: Measurement) -> list[str]:
         """Write a task's script and all that it reads; returns the arguments of the program that runs it."""
         request, strategy, task = self._request, cell.strategy, self._request.task
         assert task is not None
-        write_shared(place / SCRIPT, script_of(task.task).encode())
+        write_shared(place / SCRIPT, task_script(task.task).encode())
         config = json.loads((place / "config.json").read_text(encoding="utf-8"))
         if not config.get("architectures"):  # TRL reads the class to create from it
             write_shared(place / "config.json", json.dumps(config | {"architectures": [self._class]}).encode())
@@ -265,22 +272,23 @@ class Meter:
         if cell.seq_len != request.seq_len:
             settings |= _length_settings(task, cell.seq_len, settings)
         if task.beside is not None:
-            settings["teacher" if task.task == "gkd" else "reward_model"] = str(self._beside(place))
+            settings["teacher" if task.task == "gkd" else "reward_model"] = str(self._auxiliary_model_folder(place))
         rows = strategy.micro_batch * strategy.accumulation * cell.world_size * (cell.steps + 1)
         return [
             "--script", str(place / SCRIPT), "--task", task.task, "--rows", str(rows),
             "--prompt-len", str(task.prompt_len), "--completion-len", str(cell.seq_len - task.prompt_len),
             *(["--vocabulary", str(self._vocabulary)] if self._vocabulary else []),
             *([] if cell.real else ["--cache-bytes", str(self._cache_bytes(cell))]),
-            "--model", str(place), "--tune", request.tune, "--lora_rank", str(request.lora_rank), *options(settings),
+            "--model", str(place), "--tune", request.tune, "--lora_rank", str(request.lora_rank),
+            *to_command_line_options(settings),
         ]  # fmt: skip
 
-    def _beside(self, place: Path) -> Path:
+    def _auxiliary_model_folder(self, place: Path) -> Path:
         """A folder with the config of the reward model or the teacher."""
         task = self._request.task
         assert task is not None
         assert task.beside is not None
-        folder = self._made(place / "beside")
+        folder = self._create_folder_once(place / "beside")
         write_shared(folder / "config.json", (task.beside / "config.json").read_bytes())
         return folder
 

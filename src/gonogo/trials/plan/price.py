@@ -31,7 +31,7 @@ class Price(msgspec.Struct, frozen=True):
     currency: str
 
 
-def tokens_of(text: str | None) -> int:
+def parse_tokens(text: str | None) -> int:
     """Parse ``300M``, ``1.5B`` or ``2000000``; one billion if not given. Raises UserError."""
     if text is None:
         return _DEFAULT_TOKENS
@@ -80,7 +80,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     )
 
 
-def costs(
+def estimate_costs(
     price: Price, tokens: int, choices: Sequence[planned.StrategySummary], gpus: int, fastest: float
 ) -> tuple[planned.Cost, ...]:
     """Hours and money for training on that many tokens, for each strategy.
@@ -110,7 +110,7 @@ def with_costs(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
     """The plan with the costs of its strategies."""
     speed = find_accelerator(plan.accelerator).speed
     assert speed is not None
-    found = costs(price, tokens, plan.fitting, plan.gpus * plan.nodes, speed.matmul_share)
+    found = estimate_costs(price, tokens, plan.fitting, plan.gpus * plan.nodes, speed.matmul_share)
     return msgspec.structs.replace(plan, tokens=tokens, currency=price.currency, costs=found)
 
 

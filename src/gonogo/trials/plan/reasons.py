@@ -86,12 +86,12 @@ _MEMORY_KIND_NAMES = {
 }
 
 
-def limit(choice: Choice) -> Text:
+def bottleneck_text(choice: Choice) -> Text:
     """The bottleneck of a step, in a word or two."""
     return _LIMITS[choice.time.limit]
 
 
-def why(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
+def ranking_reasons(choice: Choice, request: PlanRequest, fastest: Choice | None) -> tuple[Text, ...]:
     """The reasons for a strategy's rank, one sentence each; ``fastest``: the best that fits, if they are compared."""
     said = [
         *_sharding_reasons(choice, request),

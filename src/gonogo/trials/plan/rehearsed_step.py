@@ -49,7 +49,7 @@ def seconds_of_step(record: RehearsalRecord) -> float | None:
 
 def slowest_rank(record: RehearsalRecord) -> tuple[RankRecord, float] | None:
     """The rank whose last whole step took the longest, with its seconds."""
-    speed = speed_of(record)
+    speed = accelerator_speed(record)
     if speed is None:
         return None
     ranks = [(rank, last_whole_step(rank.work)) for rank in record.ranks if rank.work and rank.steps]
@@ -57,7 +57,7 @@ def slowest_rank(record: RehearsalRecord) -> tuple[RankRecord, float] | None:
     return max(((rank, seconds) for rank, seconds in found if seconds), key=lambda one: one[1], default=None)
 
 
-def speed_of(record: RehearsalRecord) -> PeakSpeed | None:
+def accelerator_speed(record: RehearsalRecord) -> PeakSpeed | None:
     """How fast the accelerator of a rehearsal is; None where that is not known."""
     try:
         return find_accelerator(record.accelerator.name).speed
@@ -72,7 +72,7 @@ def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
     return [part for part in phase_works if part.step == last and part.phase in STEP_PHASES]
 
 
-def seconds_of(
+def phase_seconds(
     parts: Sequence[PhaseWork], speed: PeakSpeed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
 ) -> float:
     """Seconds that the parts of one step take.
@@ -105,7 +105,7 @@ def rank_step_seconds(rank: RankRecord, record: RehearsalRecord, speed: PeakSpee
     device = offload_device(rank.deepspeed_config, "offload_optimizer")
     share = rank.parameter_count / record.world_size if device is not None else 0.0
     return step_time(
-        compute=seconds_of(parts, speed, rank.pipeline, is_zero3=rank.as_run is not None and rank.as_run.stage == 3),
+        compute=phase_seconds(parts, speed, rank.pipeline, is_zero3=rank.as_run is not None and rank.as_run.stage == 3),
         communication=0.0,
         to_host_bytes=sum(part.to_host_bytes for part in parts),
         from_host_bytes=sum(part.from_host_bytes for part in parts),

@@ -14,10 +14,10 @@ from gonogo.evidence.environment.hardware import Machine, parse_machine, parse_m
 from gonogo.evidence.paths import exists, expand_user, is_file, read_bytes
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.prepare.generated.published_folder import find_published_folder, source_of
+from gonogo.prepare.generated.published_folder import find_published_folder, published_source_text
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNING_METHODS, TuningMethod
-from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of
+from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merge_task_options, resolve_task_settings
 
 _DEFAULT_SEQ_LEN = 4096
 _DEFAULT_LORA_RANK = 16
@@ -80,7 +80,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
         """Tokens trained per sample, over all its sequences."""
         return self.seq_len * (1 if self.task is None else self.task.kind.sequences)
 
-    def without(self, gpus: int) -> PlanRequest:
+    def without_server_gpus(self, gpus: int) -> PlanRequest:
         """The request for the remaining GPUs, if a rollout server takes ``gpus``."""
         if not gpus:
             return self
@@ -99,7 +99,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
     name = options.model or said.model
     if name is None:
         raise UserError(_NO_MODEL if command is None else _UNKNOWN_MODEL)
-    asked_task = merged(options.task, said.task)
+    asked_task = merge_task_options(options.task, said.task)
     lengths = (options.seq_len, said.seq_len, asked_task.completion_len)
     if command is not None and all(length is None for length in lengths):
         raise UserError(_UNKNOWN_LENGTH)
@@ -113,7 +113,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
     machine = parse_machine(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _DEFAULT_GPU_COUNT)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
     asked_length = options.seq_len or said.seq_len
-    task = settings_of(asked_task, asked_length, chosen, model_folder)
+    task = resolve_task_settings(asked_task, asked_length, chosen, model_folder)
     length = (asked_length or _DEFAULT_SEQ_LEN) if task is None else task.prompt_len + task.completion_len
     half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _BF16_MIN_CAPABILITY
     request = PlanRequest(
@@ -132,7 +132,7 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
     )
     check_rollout_engine(request)
     taken = [] if command is None else [_default_batch_note(request)]
-    return request, [*taken, source_of(name)] if _local_model_folder(name) is None else taken
+    return request, [*taken, published_source_text(name)] if _local_model_folder(name) is None else taken
 
 
 def check_rollout_engine(request: PlanRequest) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
+from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
@@ -79,7 +79,7 @@ def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
     """Make short rehearsals until the fastest strategy of those that may fit has been measured."""
     for _ in range(len(groups)):
         hopeful = _likely_fitting(candidates, groups)[:_MAX_PARALLEL]
-        unknown = [choice for choice in hopeful if not candidates.is_measured(group_of(choice.strategy))]
+        unknown = [choice for choice in hopeful if not candidates.is_measured(strategy_group(choice.strategy))]
         if not unknown or hopeful[0] not in unknown or candidates.all_fail_identically():
             return
         candidates.rehearse_short(unknown)
@@ -87,7 +87,7 @@ def _measure_best(candidates: Candidates, groups: list[StrategyGroup]) -> None:
 
 def _likely_fitting(candidates: Candidates, groups: list[StrategyGroup]) -> list[Choice]:
     """The best choice of each group that may fit, fastest first."""
-    choices = [candidates.hopeful(group) for group in groups]
+    choices = [candidates.best_that_may_fit(group) for group in groups]
     return candidates.ranked([choice for choice in choices if choice is not None])
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
-from gonogo.trials.plan.choice import Choice, capacity_of, estimate_by_formula, estimate_from_peak
+from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
+from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
 from gonogo.trials.plan.closed_form import NO_CALIBRATION
 from gonogo.trials.plan.extrapolation import Peak, extrapolate
 from gonogo.trials.plan.measure import Meter
@@ -94,7 +94,7 @@ def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress:
     solutions = found.solutions()
     if solutions:
         report_progress(translated("rehearsing the best at full depth"))
-        solutions = found.proven(solutions)
+        solutions = found.rehearse_best(solutions)
     return SolveResult(
         unknown=unknown,
         request=request,
@@ -109,6 +109,8 @@ def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress:
 
 
 class _Solver:
+    """Finds the hardest value of the unknown that fits, for each sharding strategy."""
+
     def __init__(self, unknown: Unknown, request: PlanRequest, meter: Meter) -> None:
         self.unknown = unknown
         self.request = request
@@ -134,13 +136,13 @@ class _Solver:
             return sorted({min(step, most) for step in steps if step > prompt}) or [most]
         if self.unknown == "generations":
             world = self.request.world_size
-            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts() * count % world == 0]
+            return [count for count in range(2, _MAX_GENERATIONS + 1) if self._prompts_per_step() * count % world == 0]
         count = self.request.machine.count
         of_node = {1 << power for power in range(count.bit_length()) if 1 << power <= count} | {count}
         worlds = of_node | {count << power for power in range(_MAX_NODES.bit_length())}
         return sorted(worlds, reverse=True)
 
-    def _prompts(self) -> int:
+    def _prompts_per_step(self) -> int:
         """Prompts per step, which stay constant as the number of completions varies."""
         return max(global_batch(self.request) // generations(self.request), 1)
 
@@ -167,14 +169,14 @@ class _Solver:
         if self.unknown == "generations":
             assert self.request.task is not None
             several = replace(self.request.task, generations=value)
-            return replace(self.request, global_batch=self._prompts() * value, task=several)
+            return replace(self.request, global_batch=self._prompts_per_step() * value, task=several)
         machine = self.request.machine
         count = min(value, machine.count)
         return replace(self.request, machine=replace(machine, count=count, nodes=-(-value // count)), global_batch=None)
 
     def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """The strategy at a value, always with accumulation: otherwise the gradient sum would break the linearity."""
-        asked = self._request_with(value).without(group.gpus)
+        asked = self._request_with(value).without_server_gpus(group.gpus)
         least = min_micro_batch(asked)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
         found = self._candidates_at(value).strategy(group, micro_batch)
@@ -184,7 +186,7 @@ class _Solver:
             self._request_with(value), self.facts, group.engine, group.gpus, samples
         )
         if self.unknown == "generations":
-            rollout = engine_layouts.holding(asked, self.facts, samples) or rollout
+            rollout = engine_layouts.smallest_engine_for_step(asked, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
@@ -192,13 +194,13 @@ class _Solver:
         if self.unknown != "generations":
             return choice.room.fits
         strategy = choice.strategy
-        held = engine_layouts.holding(
+        held = engine_layouts.smallest_engine_for_step(
             self._request_with(value), self.facts, strategy.micro_batch * strategy.accumulation
         )
         return choice.room.fits and held is not None
 
-    def _coordinate(self, value: int) -> float:
-        """The coordinate in which memory is linear."""
+    def _linear_coordinate(self, value: int) -> float:
+        """The quantity that is varied, in which memory is linear."""
         return 1 / value if self.unknown == "gpus" else float(value)
 
     # -- measuring ---------------------------------------------------------------------------------------------------
@@ -229,18 +231,18 @@ class _Solver:
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
     def _formula_choice(self, group: StrategyGroup, value: int) -> Choice:
-        asked = self._request_with(value).without(group.gpus)
+        asked = self._request_with(value).without_server_gpus(group.gpus)
         return estimate_by_formula(asked, self.facts, self._strategy(group, value), NO_CALIBRATION)
 
     def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """Interpolate between the measurements."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
-            strategy, asked = self._strategy(group, value), self._request_with(value).without(group.gpus)
+            strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
             return estimate_from_peak(asked, self.facts, strategy, strategy, at_first, "extended")
-        coordinates = self._coordinate(first), self._coordinate(second)
-        peak = extrapolate(at_first, at_second, coordinates, self._coordinate(value), same_batch=False)
-        strategy, asked = self._strategy(group, value), self._request_with(value).without(group.gpus)
+        coordinates = self._linear_coordinate(first), self._linear_coordinate(second)
+        peak = extrapolate(at_first, at_second, coordinates, self._linear_coordinate(value), same_batch=False)
+        strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
         return estimate_from_peak(asked, self.facts, strategy, strategy, peak, "extended")
 
     # -- answering ---------------------------------------------------------------------------------------------------
@@ -272,20 +274,20 @@ class _Solver:
 
     def _best_possible_index(self, solution: Solution) -> int:
         """The index of the hardest value that a strategy may reach."""
-        capacity = capacity_of(solution.request)
+        capacity = usable_gpu_memory(solution.request)
         if self.unknown == "generations":
             return self.values.index(solution.value)
         value = self._largest_fitting_value(
-            group_of(solution.choice.strategy), lambda choice, _: choice.may_fit(capacity)
+            strategy_group(solution.choice.strategy), lambda choice, _: choice.may_fit(capacity)
         )
         return max(self.values.index(solution.value), self.values.index(value) if value is not None else 0)
 
-    def proven(self, solutions: list[Solution]) -> list[Solution]:
+    def rehearse_best(self, solutions: list[Solution]) -> list[Solution]:
         """Rehearse the best answer at full depth: its hardest value that may fit, else smaller ones by bisection."""
         hopes = [self._best_possible_index(solution) for solution in solutions]
         best = solutions[hopes.index(max(hopes))]
         rest = [solution for solution in solutions if solution is not best]
-        group = group_of(best.choice.strategy)
+        group = strategy_group(best.choice.strategy)
         low, high = self.values.index(best.value), max(hopes) + 1
         shown: Solution | None = None
         trial = high - 1

@@ -88,7 +88,7 @@ class Strategy(msgspec.Struct, frozen=True):
         return join_texts(word for word in words if word.en)
 
 
-def families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
+def strategy_families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
     """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
     ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload. Stages are omitted if a

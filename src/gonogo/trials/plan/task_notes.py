@@ -50,7 +50,7 @@ def task_notes(choice: Choice, request: PlanRequest) -> Iterator[Text]:
         yield _GENERATION_SHARE.format(share=choice.time.generation / choice.time.total)
 
 
-def not_rehearsed(request: PlanRequest) -> list[Skipped]:
+def unrehearsed_parts(request: PlanRequest) -> list[Skipped]:
     """Parts of a task that no rehearsal covers."""
     task = request.task
     if task is None:

@@ -27,7 +27,7 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
 from gonogo.trials.plan.strategy import deepspeed_config
-from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
+from gonogo.trials.plan.task.script import SCRIPT, data_line_format, task_script
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _TRAINING_SCRIPT = Path(__file__).with_name("train.py.txt")
@@ -45,9 +45,9 @@ def check_folder(folder: Path) -> None:
         raise UserError(translated("--write {path}: can't be written").format(path=folder))
 
 
-def write(folder: Path, choice: Choice, request: PlanRequest, facts: ModelFacts) -> list[Path]:
+def write_strategy(folder: Path, choice: Choice, request: PlanRequest, facts: ModelFacts) -> list[Path]:
     """Write the files of a strategy into the folder; returns their paths. Raises UserError if that fails."""
-    files = files_of(choice, request, facts)
+    files = strategy_files(choice, request, facts)
     try:
         folder.mkdir(exist_ok=True)
         for name, text in files.items():
@@ -66,7 +66,7 @@ def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
     best, request = next(((one, asked) for one, asked in found if one.source == "rehearsed"), (None, plan.request))
     if best is None:
         return [translated("{path}: nothing was written, because no strategy was found to fit").format(path=folder)]
-    files = write(folder, best, request, plan.facts)
+    files = write_strategy(folder, best, request, plan.facts)
     written = translated("{path}: {count} files for {strategy}; start with one of its launch_*.sh").format(
         path=folder, count=len(files), strategy=best.strategy.label
     )
@@ -83,8 +83,8 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
     """What the user has to fill in, because gonogo can't know it."""
     task = request.task
     said = [
-        translated("data.jsonl next to them, or DATA=…: one line per sample, {example}").format(
-            example='{"messages": [...]}' if task is None else lines_of(task.task)
+        translated("data.jsonl in the same folder, or another file with DATA=…: one line per sample, {example}").format(
+            example='{"messages": [...]}' if task is None else data_line_format(task.task)
         )
     ]
     if task is not None and task.kind.rolls_out and task.beside is None:
@@ -99,7 +99,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
         )
         if request.machine.nodes > 1:
             said.append(translated("SERVER_ADDR: the server's node"))
-    if request.without(choice.strategy.rollout.gpus).machine.nodes > 1:
+    if request.without_server_gpus(choice.strategy.rollout.gpus).machine.nodes > 1:
         said.append(translated("the node names in hostfile; NODE_RANK and MASTER_ADDR on each node"))
     if "nvme" in (choice.strategy.family.optimizer, choice.strategy.family.parameters):
         said.append(translated("nvme_path in {config}: a folder on the NVMe").format(config=CONFIG))
@@ -108,7 +108,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
 
 def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, Any]:
     """The DeepSpeed config with explicit numbers instead of ``"auto"``."""
-    trains = request.without(choice.strategy.rollout.gpus).world_size
+    trains = request.without_server_gpus(choice.strategy.rollout.gpus).world_size
     config = deepspeed_config(choice.strategy, world_size=trains, dtype=request.dtype)
     del config["zero_allow_untested_optimizer"]
     config["optimizer"]["params"]["lr"] = learning_rate(request)
@@ -134,14 +134,14 @@ def _swift_choice_notes(model_kind: SwiftModelOptions) -> Iterator[Text]:
             ).format(option=option, chosen=chosen, of=", ".join(of))
 
 
-def files_of(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, str]:
+def strategy_files(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, str]:
     """(name: text) of each file."""
     config = explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)
     written = {CONFIG: json.dumps(config, indent=2) + "\n"}
     if request.task is not None:
         arguments |= task_arguments(choice.strategy, request)
-        written |= {SCRIPT: script_of(request.task.task), **task_files(choice, request, facts, arguments)}
+        written |= {SCRIPT: task_script(request.task.task), **task_files(choice, request, facts, arguments)}
     else:
         written |= {
             "train.py": _TRAINING_SCRIPT.read_text(encoding="utf-8"),

@@ -27,7 +27,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from gonogo.prepare.packages.installers import settings_of_pip
+from gonogo.prepare.packages.installers import pip_settings
 from gonogo.prepare.packages.places import cache_folder
 from gonogo.prepare.packages.sources import SourceUnavailable, download
 from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
@@ -39,6 +39,8 @@ _LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""
 
 
 class _ReleaseFile(msgspec.Struct):
+    """A file of a release, as a package index lists it (PEP 691)."""
+
     filename: str
     url: str
     hashes: dict[str, str] = {}
@@ -47,6 +49,8 @@ class _ReleaseFile(msgspec.Struct):
 
 
 class _Listing(msgspec.Struct):
+    """A package index's list of a package's files."""
+
     files: list[_ReleaseFile]
 
 
@@ -62,7 +66,7 @@ class Archives:
     _read: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the download budget is exhausted."""
         return self.files <= 0 or self.bytes <= 0 or time.monotonic() - self._begun > self.seconds
 
@@ -89,10 +93,10 @@ class Archives:
             if (file.size or 0) > MAX_FILE_BYTES:
                 return None
             with contextlib.suppress(SourceUnavailable, BrokenArchive, OSError):
-                return read_release(self._archive(file), package, version)
+                return read_release(self._download_archive(file), package, version)
         return None
 
-    def _archive(self, file: _ReleaseFile) -> Path:
+    def _download_archive(self, file: _ReleaseFile) -> Path:
         """The path of the archive in gonogo's cache, downloaded if needed. Raises SourceUnavailable."""
         digest = file.hashes.get("sha256", "")
         name = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else hashlib.sha256(file.url.encode()).hexdigest()
@@ -101,7 +105,7 @@ class Archives:
         place = folder / f"{name}{suffix}"
         if place.is_file():
             return place
-        if self.spent:
+        if self.is_spent:
             raise SourceUnavailable("no more may be fetched")
         self.files -= 1
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,13 +127,13 @@ class Archives:
 def _files_by_version(files: list[_ReleaseFile], package: str) -> dict[Version, list[_ReleaseFile]]:
     found: dict[Version, list[_ReleaseFile]] = {}
     for file in files:
-        version = _version_of(file.filename, package)
+        version = _version_in_filename(file.filename, package)
         if version is not None and not version.is_prerelease and not file.yanked:
             found.setdefault(version, []).append(file)
     return found
 
 
-def _version_of(filename: str, package: str) -> Version | None:
+def _version_in_filename(filename: str, package: str) -> Version | None:
     try:
         if filename.endswith(".whl"):
             name, version, _, _ = parse_wheel_filename(filename)
@@ -143,7 +147,7 @@ def _version_of(filename: str, package: str) -> Version | None:
 
 
 def _index_urls() -> Iterator[str]:
-    settings = settings_of_pip()
+    settings = pip_settings()
     first = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or settings.get("index-url")
     yield first or _DEFAULT_INDEX_URL
     yield from (settings.get("extra-index-url") or "").split()

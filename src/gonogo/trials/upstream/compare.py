@@ -13,7 +13,7 @@ from gonogo.finding.failure import RaisedException
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.prepare.packages.sources import SourceUnavailable
 from gonogo.trials.upstream.archives import Archives
-from gonogo.trials.upstream.questions import UpstreamQuestion, questions
+from gonogo.trials.upstream.questions import UpstreamQuestion, questions_about_failure
 
 _MAX_FACTS = 4
 _MAX_SYMBOL_CHARS = 100
@@ -63,13 +63,15 @@ def upstream_facts(
     """What other releases show about a failure, most informative first. ``versions``: the run's, by package."""
     comparison = _Comparison(archives or Archives(), versions, report_progress)
     found: list[UpstreamFact] = []
-    for question in questions(chain, versions):
-        if len(found) < _MAX_FACTS and not comparison.archives.spent:
+    for question in questions_about_failure(chain, versions):
+        if len(found) < _MAX_FACTS and not comparison.archives.is_spent:
             found += comparison.facts(question)
     return tuple(sorted(dict.fromkeys(found), key=lambda fact: not fact.releases))[:_MAX_FACTS]
 
 
 class _Comparison:
+    """Compares the run's releases with others that the index has."""
+
     def __init__(self, archives: Archives, versions: Mapping[str, str], report_progress: Say) -> None:
         self.archives = archives
         self._versions = versions
@@ -108,7 +110,7 @@ class _Comparison:
     def _answer_question(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
         self._say(_LOOKING.format(package=package, version=version))
         release = self.archives.release(package, version)
-        return question.answered(release) if release is not None else None
+        return question.answer_for(release) if release is not None else None
 
     def _upstream_fact(
         self, question: UpstreamQuestion, package: str, version: Version, is_present: bool, releases: list[Version]
@@ -140,7 +142,7 @@ class _Comparison:
             if question.kind == "name" and (place := self._find_moved_module(question, package, version)) is not None:
                 said.append(_FOUND_IN_OTHER_MODULE.format(release=version, module=place))
         edges = [edge for edge in (later, earlier) if edge is not None]
-        changelog = self._changelog(question, package, later, earlier)
+        changelog = self._changelog_line(question, package, later, earlier)
         if changelog:
             said.append(_CHANGELOG_LINE.format(line=changelog))
         text = Text("; ".join(one.en for one in said), "；".join(one.zh for one in said))
@@ -167,7 +169,7 @@ class _Comparison:
             at = min(near + step, len(versions) - 1)
             step *= 2
             answer = self._answer_question(question, package, versions[at])
-            if self.archives.spent and answer is None:
+            if self.archives.is_spent and answer is None:
                 return None
             if answer is None or answer == is_present:
                 near = at
@@ -178,7 +180,7 @@ class _Comparison:
         while far - near > 1:
             middle = (near + far) // 2
             answer = self._answer_question(question, package, versions[middle])
-            if answer is None and self.archives.spent:
+            if answer is None and self.archives.is_spent:
                 break
             if answer is None or answer == is_present:
                 near = middle
@@ -191,10 +193,10 @@ class _Comparison:
         release = self.archives.release(package, version)
         if release is None:
             return None
-        path = next((path for path, _ in release.defining(question.symbol)), None)
+        path = next((path for path, _ in release.definitions_of(question.symbol)), None)
         return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") if path is not None else None
 
-    def _changelog(
+    def _changelog_line(
         self, question: UpstreamQuestion, package: str, later: ReleaseBoundary | None, earlier: ReleaseBoundary | None
     ) -> str:
         """The line of the package's own changelog that mentions the symbol, for the release in which it changed."""

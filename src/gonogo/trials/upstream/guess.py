@@ -17,7 +17,7 @@ from gonogo.trials.upstream.compare import Say, upstream_facts
 
 
 @dataclass(frozen=True)
-class Guess:
+class ReleaseGuess:
     """A release that differs in what failed, and its neighbour that is like the failing one."""
 
     package: str
@@ -25,18 +25,18 @@ class Guess:
     same: Version
 
 
-def guesses(
+def guess_releases(
     traceback: str,
     versions: Mapping[str, str],
     archives: Archives | None = None,
     report_progress: Say = lambda text: None,
-) -> list[Guess]:
+) -> list[ReleaseGuess]:
     """The releases that differ from the failing ones, most informative first. ``versions``: the run's."""
     lines = [LogLine("traceback", number, text) for number, text in enumerate(traceback.splitlines(), 1)]
     known: dict[str, str] = {canonicalize_name(name): version for name, version in versions.items()}
     chain = failure_facts(FailureLog(lines, Setup(version_texts=known))).chain
     return [
-        Guess(fact.package, Version(other), Version(same))
+        ReleaseGuess(fact.package, Version(other), Version(same))
         for fact in upstream_facts(chain, known, archives, report_progress)
         for other, same in zip(fact.releases, fact.neighbours, strict=True)
     ]

@@ -30,12 +30,14 @@ class UpstreamQuestion:
     symbol: str
     module: str = ""
 
-    def answered(self, release: Release) -> bool | None:
+    def answer_for(self, release: Release) -> bool | None:
         """Whether the release contains it; None if that can't be determined."""
         return _ANSWERS[self.kind](self, release)
 
 
-def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[UpstreamQuestion]:
+def questions_about_failure(
+    chain: Sequence[RaisedException], versions: Mapping[str, str]
+) -> Iterator[UpstreamQuestion]:
     """The questions that the exceptions of a failure raise, beginning with the last exception."""
     for raised in reversed(chain):
         message = raised.message
@@ -79,7 +81,7 @@ def _has_name(question: UpstreamQuestion, release: Release) -> bool | None:
     path = release.module(question.owner)
     if path is None:
         return False if release.has_package(question.owner.partition(".")[0]) else None
-    return release.binds(path, question.symbol)
+    return release.has_name(path, question.symbol)
 
 
 def _has_module(question: UpstreamQuestion, release: Release) -> bool | None:
@@ -89,7 +91,7 @@ def _has_module(question: UpstreamQuestion, release: Release) -> bool | None:
 
 
 def _has_attribute(question: UpstreamQuestion, release: Release) -> bool | None:
-    for _, node in release.defining(question.owner.rpartition(".")[2]):
+    for _, node in release.definitions_of(question.owner.rpartition(".")[2]):
         if isinstance(node, ast.ClassDef):
             if question.symbol in release.attributes(node):
                 return True
@@ -101,7 +103,7 @@ def _has_attribute(question: UpstreamQuestion, release: Release) -> bool | None:
 def _has_argument(question: UpstreamQuestion, release: Release) -> bool | None:
     owner, _, method = question.owner.rpartition(".")
     if owner:
-        for _, node in release.defining(owner.rpartition(".")[2]):
+        for _, node in release.definitions_of(owner.rpartition(".")[2]):
             if isinstance(node, ast.ClassDef):
                 found = release.method(node, method)
                 if found is not None:
@@ -111,7 +113,7 @@ def _has_argument(question: UpstreamQuestion, release: Release) -> bool | None:
                     return question.symbol in release.attributes(node)
         return None
     answers = []
-    for _, node in release.defining(method):
+    for _, node in release.definitions_of(method):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             names, takes_any = release.parameters(node)
             answers.append(question.symbol in names or takes_any)

@@ -73,7 +73,7 @@ class Release:
     def _paths_by_depth(self) -> list[str]:
         return sorted(self.files, key=lambda path: (path.count("/"), path))
 
-    def defining(self, name: str) -> Iterator[tuple[str, ast.stmt]]:
+    def definitions_of(self, name: str) -> Iterator[tuple[str, ast.stmt]]:
         """The top-level definitions of a class or function, with their files."""
         words = (f"class {name}".encode(), f"def {name}".encode())
         for path in self._paths_by_depth:
@@ -82,7 +82,7 @@ class Release:
                     if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
                         yield path, node
 
-    def binds(self, path: str, name: str, depth: int = 0) -> bool | None:
+    def has_name(self, path: str, name: str, depth: int = 0) -> bool | None:
         """Whether a module has a name; None if its file doesn't tell."""
         tree = self.tree(path)
         if tree is None:
@@ -97,7 +97,7 @@ class Release:
         unsure = depth >= _MAX_STARS and bool(starred)
         for node in starred[:_MAX_STARS] if depth < _MAX_STARS else ():
             source = self._star_import_module(path, node)
-            found = self.binds(source, name, depth + 1) if source is not None else None
+            found = self.has_name(source, name, depth + 1) if source is not None else None
             if found:
                 return True
             unsure = unsure or found is None
@@ -114,7 +114,7 @@ class Release:
 
     def _is_lazily_exported(self, path: str, tree: ast.Module, name: str) -> bool:
         """Whether a lazily importing package exports the name: its names are strings, there or in a submodule."""
-        if _says(tree, name):
+        if _contains_string(tree, name):
             return True
         folder = f"{path.rpartition('/')[0]}/"
         quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
@@ -124,7 +124,7 @@ class Release:
                 other = self.tree(one)
                 if (
                     other is not None
-                    and _says(other, name)
+                    and _contains_string(other, name)
                     and any(name in _bound_names(node) for node in _statements(other.body))
                 ):
                     return True
@@ -151,7 +151,7 @@ class Release:
         for base in node.bases:
             name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
             if name and name != node.name:
-                yield from (one for _, one in list(self.defining(name))[:1] if isinstance(one, ast.ClassDef))
+                yield from (one for _, one in list(self.definitions_of(name))[:1] if isinstance(one, ast.ClassDef))
 
     def attributes(self, node: ast.ClassDef, depth: int = 0) -> set[str]:
         """The attributes that a class and its bases define: methods, class variables, and assignments to ``self``."""
@@ -208,7 +208,7 @@ def _is_star(node: ast.ImportFrom) -> bool:
     return any(alias.name == "*" for alias in node.names)
 
 
-def _says(tree: ast.Module, name: str) -> bool:
+def _contains_string(tree: ast.Module, name: str) -> bool:
     """Whether a module contains the name as a string of its own, as in ``__all__`` and tables of lazy names."""
     return any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(tree))
 

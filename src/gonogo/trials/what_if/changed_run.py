@@ -24,7 +24,7 @@ from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.workers.scratch import scratch_folder
 from gonogo.trials.cure.answer import with_step_time
 from gonogo.trials.cure.copy import WorkingCopy
-from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
+from gonogo.trials.what_if.setting_changes import Settings, edits_for, format_settings
 from gonogo.trials.what_if.step_scaling import step_scaling
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
@@ -57,7 +57,7 @@ def rehearse_with(
             for name, one in zip(map(str, itertools.count(1)), also, strict=False)
         ]
         if first is not None:
-            record, report = first.rehearsed(rehearse, on_progress)
+            record, report = first.rehearse_copy(rehearse, on_progress)
         else:
             record, report = rehearse(request, on_progress)
             report = _with_times(report, record) if record is not None else report
@@ -65,7 +65,7 @@ def rehearse_with(
             return record, report
         found = []
         for other in others:
-            _, one = other.rehearsed(rehearse, on_progress)
+            _, one = other.rehearse_copy(rehearse, on_progress)
             found.append(summarize_variant(other.settings, one))
     if found:
         report = msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, also=tuple(found)))
@@ -81,35 +81,37 @@ class ChangedRun:
         self._command = tuple(request.command)
         scratch.mkdir()
         copy = self._copy = WorkingCopy(scratch, Path.cwd(), request.command)
-        run = _run_of(copy)
+        run = _run_in_copy(copy)
         if run is not None and run.launch is not None and not run.launch.source.writable:
             copy.write_command_script()
-            run = _run_of(copy)
+            run = _run_in_copy(copy)
         steps: list[list[Edit]] = []
         for name, value in settings.items():
             if run is None:
                 raise UserError(_NO_EDITABLE_RUN)
-            with copy.entered():
+            with copy.as_working_directory():
                 steps.append(edits_for(run, name, value))
-            if not copy.may_change(steps[-1]):
+            if not copy.contains_edited_files(steps[-1]):
                 raise UserError(_NO_EDITABLE_RUN)
-            copy.lay(steps)
-            run = _run_of(copy)
+            copy.reset_and_apply(steps)
+            run = _run_in_copy(copy)
         self._changed = tuple(
-            ChangedSetting(name, value, tuple(dict.fromkeys(copy.shown_path(edit.path) for edit in edits)))
+            ChangedSetting(name, value, tuple(dict.fromkeys(copy.original_path_text(edit.path) for edit in edits)))
             for (name, value), edits in zip(settings.items(), steps, strict=True)
         )
         self._request = replace(request, command=copy.words, environment=_path_in_copy(request.environment, copy))
 
-    def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
+    def rehearse_copy(
+        self, rehearse: Rehearse, on_progress: OnProgress | None
+    ) -> tuple[RehearsalRecord | None, Report]:
         """Rehearse the copy; the report refers to the user's own files."""
 
         def report_progress(status: RehearsalStatus) -> None:
             assert on_progress is not None
-            activity = _ACTIVITY_OF_VARIANT.format(settings=as_text(self.settings), activity=status.activity)
+            activity = _ACTIVITY_OF_VARIANT.format(settings=format_settings(self.settings), activity=status.activity)
             on_progress(replace(status, activity=activity))
 
-        with self._copy.entered():
+        with self._copy.as_working_directory():
             record, report = rehearse(self._request, report_progress if on_progress is not None else None)
             report = _with_times(report, record) if record is not None else report
         report = _with_user_paths(report, self._copy)
@@ -159,14 +161,14 @@ def _host_bytes_per_node(rehearsal: Rehearsal | None) -> int:
     return node.peak_bytes if node is not None else 0
 
 
-def _run_of(copy: WorkingCopy) -> Run | None:
+def _run_in_copy(copy: WorkingCopy) -> Run | None:
     """The run that the copy's command launches; replaces the symlinks to its files by real copies."""
-    with copy.entered():
+    with copy.as_working_directory():
         checked = check([], copy.words, settings=settings_of(copy.folder))
     for path in checked.gathered.files.sources:
         original = copy.original_path(path)
         if original is not None:
-            copy.own(original)
+            copy.replace_symlink(original)
     return next((run for run in checked.gathered.runs if run.launch is not None), None)
 
 
@@ -175,7 +177,7 @@ def _path_in_copy(environment: Path | None, copy: WorkingCopy) -> Path | None:
     if environment is None:
         return None
     original = copy.original_folder / environment
-    return copy.of(original) if copy.of(original).exists() else environment
+    return copy.path_in_copy(original) if copy.path_in_copy(original).exists() else environment
 
 
 def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
@@ -183,7 +185,7 @@ def _with_user_paths(report: Report, copy: WorkingCopy) -> Report:
 
     def with_user_paths(value: Any) -> Any:
         if isinstance(value, str):
-            plain = copy.shown(value)
+            plain = copy.with_original_paths(value)
             return plain if plain != value else value
         if isinstance(value, msgspec.Struct):
             fields = {name: getattr(value, name) for name in value.__struct_fields__}

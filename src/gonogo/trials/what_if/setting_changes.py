@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gonogo.evidence.field import whole_number
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, size_of
+from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, read_size_setting
 from gonogo.trials.cure.setting_edits import set_argument, set_zero
 from gonogo.trials.plan.from_command import LENGTHS
 
@@ -66,7 +66,7 @@ def read_settings(texts: Sequence[str], option: str) -> Settings:
     return found
 
 
-def as_text(settings: Settings) -> str:
+def format_settings(settings: Settings) -> str:
     """Format settings as ``--set`` accepts them: ``micro-batch=4,stage=2``."""
     return ",".join(f"{name}={value}" for name, value in settings.items())
 
@@ -83,7 +83,7 @@ def edits_for(run: Run, name: str, value: str) -> list[Edit]:
 
 def _size_edits(argument: str) -> Callable[[Run, str], list[Edit] | None]:
     def size_edits(run: Run, value: str) -> list[Edit] | None:
-        if size_of(run, argument) == int(value):
+        if read_size_setting(run, argument) == int(value):
             return []
         changed = set_argument(run, argument, int(value))
         if not changed:
@@ -106,7 +106,7 @@ def _launcher_option_edits(run: Run, argument: str, value: str) -> Iterator[Edit
 
 def _train_batch_size_edits(run: Run, argument: str, value: int) -> Iterator[Edit]:
     """Update ``train_batch_size``, the product of the others: DeepSpeed rejects inconsistent values."""
-    sizes = [value if name == argument else size_of(run, name) or 1 for name in (MICRO_BATCH, ACCUMULATION)]
+    sizes = [value if name == argument else read_size_setting(run, name) or 1 for name in (MICRO_BATCH, ACCUMULATION)]
     written = run.config.raw("train_batch_size") if run.config is not None else None
     if run.config is not None and written is not None and whole_number(written) is not None and run.world_size:
         yield run.config.replacing("train_batch_size", value=sizes[0] * sizes[1] * run.world_size)

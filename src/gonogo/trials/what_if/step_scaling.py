@@ -15,7 +15,7 @@ from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, RehearsalRecord
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.rehearsal import StepScaling
-from gonogo.trials.plan.rehearsed_step import last_whole_step, rank_step_seconds, slowest_rank, speed_of
+from gonogo.trials.plan.rehearsed_step import accelerator_speed, last_whole_step, rank_step_seconds, slowest_rank
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
 FACTORS = (0.0625, 0.125, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
@@ -25,7 +25,7 @@ larger one's."""
 
 def step_scaling(record: RehearsalRecord) -> StepScaling | None:
     """The bounds for a rehearsal's slowest rank; None if they can't be derived."""
-    slowest, speed = slowest_rank(record), speed_of(record)
+    slowest, speed = slowest_rank(record), accelerator_speed(record)
     if slowest is None or speed is None:
         return None
     rank, seconds = slowest
@@ -43,7 +43,9 @@ def step_scaling(record: RehearsalRecord) -> StepScaling | None:
     silent = [part if part.phase == "step" else _without_transfers(part) for part in parts]
     by_samples: list[tuple[float, float, float]] = []
     for factor in FACTORS:
-        bounds = [total_seconds([_scaled(part, factor, others, speed) for part in parts]) for others in (1.0, factor)]
+        bounds = [
+            total_seconds([_scale_phase(part, factor, others, speed) for part in parts]) for others in (1.0, factor)
+        ]
         by_samples.append((factor, min(bounds), max(bounds)))
     return StepScaling(
         seconds=seconds,
@@ -57,15 +59,15 @@ def _without_transfers(part: PhaseWork) -> PhaseWork:
     return msgspec.structs.replace(part, collectives={}, to_host_bytes=0, from_host_bytes=0)
 
 
-def _scaled(part: PhaseWork, factor: float, others: float, speed: PeakSpeed) -> PhaseWork:
+def _scale_phase(part: PhaseWork, factor: float, others: float, speed: PeakSpeed) -> PhaseWork:
     """The phase with the FLOPs of each product scaled by ``factor``, and bytes and kernel count by ``others``.
 
     The kernels are those of the micro-batches that were run; those that were only counted scale in proportion.
     """
     if part.phase == "step":
         return part
-    long_before, short_before, _ = _seconds(part, 1.0, 1.0, speed)
-    long_after, short_after, short_count = _seconds(part, factor, others, speed)
+    long_before, short_before, _ = _kernel_seconds(part, 1.0, 1.0, speed)
+    long_after, short_after, short_count = _kernel_seconds(part, factor, others, speed)
     run = sum(count for *_, count in part.kernels)
     share = (part.long_seconds + part.short_seconds) / (long_before + short_before or 1.0)
     return msgspec.structs.replace(
@@ -78,7 +80,7 @@ def _scaled(part: PhaseWork, factor: float, others: float, speed: PeakSpeed) -> 
     )
 
 
-def _seconds(part: PhaseWork, factor: float, moved: float, speed: PeakSpeed) -> tuple[float, float, int]:
+def _kernel_seconds(part: PhaseWork, factor: float, moved: float, speed: PeakSpeed) -> tuple[float, float, int]:
     """Seconds in kernels that run longer than their launch takes, seconds in the others, and the count of those."""
     long, short, short_count = 0.0, 0.0, 0
     for kind, flops, nbytes, count in part.kernels:

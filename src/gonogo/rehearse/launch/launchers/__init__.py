@@ -38,7 +38,7 @@ class LauncherError(Exception):
     """The launcher's own error message: an unknown option, a host that is not in the hostfile …"""
 
 
-def folders_of(module: str, package: str) -> list[str]:
+def package_folders(module: str, package: str) -> list[str]:
     """The folders of a package's modules. Raises ModuleNotFoundError with the name for pip if it isn't installed."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.submodule_search_locations:

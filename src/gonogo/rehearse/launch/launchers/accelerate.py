@@ -17,9 +17,9 @@ import msgspec
 from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
-from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.launchers.torchrun import torchrun_processes
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -37,7 +37,7 @@ class Accelerate(Launcher):
 
 
 def capture_accelerate_launch(call: Callable[[], object], surroundings: LaunchMachine) -> StartedProgram:
-    """What a call starts that ends in accelerate's ``launch_command`` or torchrun: accelerate's, or a framework's."""
+    """What ``call`` would start, which ends in accelerate's ``launch_command`` or in torchrun's ``run``."""
     launch = importlib.import_module("accelerate.commands.launch")
     run = importlib.import_module("torch.distributed.run")
     base = dict(os.environ)
@@ -59,7 +59,7 @@ def capture_accelerate_launch(call: Callable[[], object], surroundings: LaunchMa
         except _TorchrunCalled as found:
             with patch.dict(os.environ, found.environment, clear=True):
                 notes = _default_config_notes(parsed[-1], launch) if parsed else ()
-                return processes_of(found.arguments, base, surroundings, notes)
+                return torchrun_processes(found.arguments, base, surroundings, notes)
         except _CommandCalled as found:
             nodes = max(surroundings.nodes or 1, parsed[-1].num_machines or 1)
             several = msgspec.structs.replace(surroundings, nodes=nodes)
@@ -142,11 +142,11 @@ def _start_by_command(
             )
             for own in across.processes
         ]
-        return started(spawned, base, across.nodes, (*notes, *across.notes))
+        return to_started_program(spawned, base, across.nodes, (*notes, *across.notes))
     alone = CapturedProcess(
         resolved.command, resolved.environment, rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
     )
-    return started([alone], base, 1, notes)
+    return to_started_program([alone], base, 1, notes)
 
 
 def _default_config_notes(args: Any, launch: Any) -> tuple[tuple[str, str], ...]:

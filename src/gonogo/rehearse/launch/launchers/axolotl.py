@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
 from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launch
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 
 _TRAINING_MODULE = "axolotl.cli.train"
 """The module that each process runs, and that ``--launcher python`` calls in its own process."""
@@ -28,7 +28,7 @@ class Axolotl(Launcher):
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Everything that axolotl would start with those arguments."""
-        folders_of("axolotl", self.described.package)
+        package_folders("axolotl", self.described.package)
         base = dict(os.environ)
 
         def run_axolotl() -> None:
@@ -42,7 +42,7 @@ class Axolotl(Launcher):
             alone = CapturedProcess(
                 found.command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
             )
-            return started([alone], base, 1)
+            return to_started_program([alone], base, 1)
 
 
 class _RunsWithoutLauncher(Exception):

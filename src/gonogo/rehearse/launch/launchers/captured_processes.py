@@ -26,7 +26,7 @@ class CapturedProcess:
     node: int
 
 
-def started(
+def to_started_program(
     spawned_processes: Sequence[CapturedProcess],
     base: Mapping[str, str],
     nodes: int,

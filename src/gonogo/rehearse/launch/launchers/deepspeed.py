@@ -15,8 +15,8 @@ from typing import Any
 
 from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 
 
 class DeepSpeed(Launcher):
@@ -36,7 +36,7 @@ class DeepSpeed(Launcher):
         nodes = len(node_command.world)
         for node in range(nodes):
             spawns += _capture_node_processes(launch, node_command, node, surroundings)
-        return started(spawns, base, nodes, tuple(notes))
+        return to_started_program(spawns, base, nodes, tuple(notes))
 
 
 class _Accelerator:
@@ -86,7 +86,7 @@ def _launcher_modules(accelerator: _Accelerator) -> tuple[ModuleType, ModuleType
     than torch, because torch has moved names. What they need is replaced; a version that needs more is imported
     completely.
     """
-    folder = folders_of("deepspeed", DEEPSPEED.package)[0]
+    folder = package_folders("deepspeed", DEEPSPEED.package)[0]
     log = logging.getLogger("DeepSpeed")
     parts: dict[str, dict[str, Any]] = {
         "deepspeed": {},
@@ -152,7 +152,7 @@ def _capture_node_command(
         )
         return OrderedDict((f"node-{index}", surroundings.count) for index in range(nodes))
 
-    def several_nodes(launcher: str) -> Any:
+    def replace_multinode_runner(launcher: str) -> Any:
         def capture_node_command(args: Any, world_info: str, *_pool: Any) -> Any:
             if launcher != "PDSHRunner":
                 name = launcher.removesuffix("Runner")
@@ -161,15 +161,15 @@ def _capture_node_command(
 
         return capture_node_command
 
-    def one_node(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
+    def capture_local_popen(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
         raise _NodeCommandCaptured(command[command.index("deepspeed.launcher.launch") + 1 :], env)
 
     runner.parse_args, runner.fetch_hostfile = parse_args, fetch_hostfile
     for name in ("PDSHRunner", "OpenMPIRunner", "MVAPICHRunner", "SlurmRunner", "MPICHRunner", "IMPIRunner"):
         if hasattr(runner, name):
-            setattr(runner, name, several_nodes(name))
+            setattr(runner, name, replace_multinode_runner(name))
     runner.subprocess = SimpleNamespace(
-        Popen=one_node,
+        Popen=capture_local_popen,
         check_call=lambda *_args, **_kwargs: 0,  # checks that the first host is reachable by ssh
         check_output=lambda *_args, **_kwargs: b"127.0.0.1",  # its address
         CalledProcessError=Exception,
@@ -199,7 +199,7 @@ def _capture_node_processes(
     local_size = len(list(node_command.world.values())[node])
     world_size = sum(len(ids) for ids in node_command.world.values())
 
-    def take_down(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
+    def capture_popen(command: list[str], env: Mapping[str, str], **_options: Any) -> Any:
         spawns.append(
             CapturedProcess(
                 command=list(command),
@@ -213,7 +213,7 @@ def _capture_node_processes(
         )
         return _FakeProcess()
 
-    launch.subprocess = SimpleNamespace(Popen=take_down)
+    launch.subprocess = SimpleNamespace(Popen=capture_popen)
     launch.time = SimpleNamespace(sleep=lambda _seconds: None)
     launch.signal = SimpleNamespace(signal=lambda *_args: None, SIGINT=2, SIGTERM=15)
     world = next(word for word in node_command.words if word.startswith("--world_info="))

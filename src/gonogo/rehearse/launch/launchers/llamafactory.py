@@ -16,9 +16,9 @@ from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
-from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
+from gonogo.rehearse.launch.launchers.torchrun import torchrun_processes
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 # The modules that train, if the command line doesn't start torchrun.
@@ -33,7 +33,7 @@ class LlamaFactory(Launcher):
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Everything that LLaMA-Factory would start with those arguments."""
-        folders_of("llamafactory", self.described.package)
+        package_folders("llamafactory", self.described.package)
         base = dict(os.environ)
         if _is_env_enabled("USE_RAY"):
             raise LauncherError("USE_RAY has Ray start its processes; rehearse it with FORCE_TORCHRUN=1 in its place")
@@ -47,9 +47,9 @@ class LlamaFactory(Launcher):
             except _TorchrunCalled as found:
                 run = importlib.import_module("torch.distributed.run")
                 with patch.dict(os.environ, found.environment, clear=True):
-                    return processes_of(run.parse_args(found.arguments), base, surroundings)
+                    return torchrun_processes(run.parse_args(found.arguments), base, surroundings)
             except _RunsWithoutLauncher:
-                return started([_single_process()], base, 1)
+                return to_started_program([_single_process()], base, 1)
             except (NotImplementedError, OSError, ValueError) as error:
                 raise LauncherError(str(error)) from error
         raise LauncherError(f"`{' '.join(arguments[:1])}` starts no training")

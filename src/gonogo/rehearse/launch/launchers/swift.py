@@ -11,9 +11,9 @@ from typing import Any
 
 from gonogo.evidence.launch.launchers.swift import SWIFT
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
-from gonogo.rehearse.launch.launchers.torchrun import processes_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
+from gonogo.rehearse.launch.launchers.torchrun import torchrun_processes
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -30,11 +30,11 @@ class Swift(Launcher):
         if words[:2] == ["-m", "torch.distributed.run"]:
             run = importlib.import_module("torch.distributed.run")
             with with_virtual_devices(surroundings):
-                return processes_of(run.parse_args(words[2:]), base, surroundings)
+                return torchrun_processes(run.parse_args(words[2:]), base, surroundings)
         alone = CapturedProcess(
             command, dict(os.environ), rank=0, local_rank=0, world_size=1, local_world_size=1, node=0
         )
-        return started([alone], base, 1)
+        return to_started_program([alone], base, 1)
 
 
 class _CommandCaptured(Exception):
@@ -68,7 +68,7 @@ def _underlying_command(arguments: list[str]) -> list[str]:
 def _import_cli_main() -> Any:
     """ms-swift's ``cli.main``, without the rest of ms-swift, whose import takes many seconds."""
     package = ModuleType("swift")
-    package.__path__ = folders_of("swift", SWIFT.package)
+    package.__path__ = package_folders("swift", SWIFT.package)
     utilities = ModuleType("swift.utils")
     vars(utilities)["get_logger"] = lambda *_args, **_kwargs: logging.getLogger("swift")
     sys.modules["swift"], sys.modules["swift.utils"] = package, utilities

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram
-from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, started
+from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 
@@ -24,7 +24,7 @@ class Torchrun(Launcher):
         run = importlib.import_module("torch.distributed.run")
         base = dict(os.environ)
         with with_virtual_devices(surroundings):
-            return processes_of(run.parse_args(arguments), base, surroundings)
+            return torchrun_processes(run.parse_args(arguments), base, surroundings)
 
 
 class TorchDistributedLaunch(Launcher):
@@ -40,10 +40,10 @@ class TorchDistributedLaunch(Launcher):
         launch.run = run_arguments.append
         with with_virtual_devices(surroundings):
             launch.launch(launch.parse_args(arguments))
-            return processes_of(run_arguments[0], base, surroundings)
+            return torchrun_processes(run_arguments[0], base, surroundings)
 
 
-def processes_of(
+def torchrun_processes(
     run_arguments: Any, base: Mapping[str, str], surroundings: LaunchMachine, notes: tuple[tuple[str, str], ...] = ()
 ) -> StartedProgram:
     """The processes of torchrun for parsed arguments; they inherit the current ``os.environ``."""
@@ -62,7 +62,7 @@ def processes_of(
     config, entrypoint, program_arguments = run.config_from_args(run_arguments)
     if not isinstance(entrypoint, str):  # --run-path: torchrun runs the script in its own process
         entrypoint, program_arguments = "python", ["-u", *program_arguments]
-    nodes = _nodes(config.min_nodes, config.max_nodes, surroundings.nodes)
+    nodes = _node_count(config.min_nodes, config.max_nodes, surroundings.nodes)
     per_node = int(config.nproc_per_node)
     if per_node < 1:
         raise LauncherError(f"--nproc_per_node={run_arguments.nproc_per_node} starts no process")
@@ -70,7 +70,7 @@ def processes_of(
     inherited = dict(os.environ)
     visible = inherited.get(surroundings.visible_devices_variable)
     devices = visible.split(",") if visible else [str(index) for index in range(per_node)]
-    address, port = ("localhost", "29500") if own_rendezvous else _master(run_arguments)
+    address, port = ("localhost", "29500") if own_rendezvous else _master_address_and_port(run_arguments)
     spawns = []
     for rank in range(nodes * per_node):
         node, local_rank = divmod(rank, per_node)
@@ -93,17 +93,17 @@ def processes_of(
                 node=node,
             )
         )
-    return started(spawns, base, nodes, notes)
+    return to_started_program(spawns, base, nodes, notes)
 
 
-def _nodes(min_nodes: int, max_nodes: int, requested_nodes: int | None) -> int:
+def _node_count(min_nodes: int, max_nodes: int, requested_nodes: int | None) -> int:
     """The number of nodes for ``--nnodes MIN:MAX``: the requested one if it is in the range, else the maximum."""
     if requested_nodes is not None and min_nodes <= requested_nodes <= max_nodes:
         return requested_nodes
     return max_nodes
 
 
-def _master(run_arguments: Any) -> tuple[str, str]:
+def _master_address_and_port(run_arguments: Any) -> tuple[str, str]:
     """Address and port of rank 0. Unless the rendezvous is static, torchrun picks a free port, unknown here."""
     endpoint = str(run_arguments.rdzv_endpoint or "")
     if not endpoint:

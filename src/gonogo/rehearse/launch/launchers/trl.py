@@ -8,7 +8,7 @@ from typing import Any
 
 from gonogo.evidence.launch.launchers.trl import TRL
 from gonogo.rehearse.launch.launch import LaunchMachine
-from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, folders_of
+from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
 from gonogo.rehearse.launch.launchers.accelerate import capture_accelerate_launch
 
 
@@ -19,7 +19,7 @@ class Trl(Launcher):
 
     def start(self, arguments: list[str], surroundings: LaunchMachine) -> StartedProgram:
         """Everything that TRL would start with those arguments."""
-        folders_of("trl", self.described.package)
+        package_folders("trl", self.described.package)
 
         def run_trl() -> None:
             sys.argv = ["trl", *arguments]

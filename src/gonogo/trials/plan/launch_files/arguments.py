@@ -87,7 +87,7 @@ def _vllm_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
     return arguments | ({"vllm_enable_sleep_mode": True} if rollout.sleep else {})
 
 
-def options(arguments: dict[str, Any]) -> list[str]:
+def to_command_line_options(arguments: dict[str, Any]) -> list[str]:
     """The arguments as command-line options; False ones are omitted."""
     found = []
     for name, value in arguments.items():

@@ -10,7 +10,7 @@ from typing import Any
 from gonogo.evidence.paths import exists, expand_user, resolve_path
 from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, options
+from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, to_command_line_options
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.virtual.measuring.jobs import ModelFacts
 
@@ -29,19 +29,19 @@ _LLAMAFACTORY_FINETUNING_TYPES = {"full": "full", "lora": "lora", "qlora": "lora
 
 def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, arguments: dict[str, Any]) -> dict[str, str]:
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
-    program = [*_training_command(request), *options(arguments)]
+    program = [*_training_command(request), *to_command_line_options(arguments)]
     return {
-        **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": script(choice, request, deepspeed_launcher(request), program),
-        "launch_torchrun.sh": script(choice, request, torchrun_launcher(request), program),
+        **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
+        "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program),
+        "launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program),
         "accelerate.yaml": accelerate_yaml(request),
-        "launch_accelerate.sh": script(
+        "launch_accelerate.sh": launch_script(
             choice,
             request,
             ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(request)],
             program,
         ),
-        "launch_swift.sh": script(
+        "launch_swift.sh": launch_script(
             choice,
             request,
             ["swift", "sft"],
@@ -50,7 +50,7 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
         ),
         "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
         "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
-        "launch_llamafactory.sh": script(
+        "launch_llamafactory.sh": launch_script(
             choice,
             request,
             ["llamafactory-cli", "train", "llamafactory.yaml"],
@@ -68,7 +68,7 @@ def _training_command(request: PlanRequest) -> list[str]:
     ]  # fmt: skip
 
 
-def script(
+def launch_script(
     choice: Choice | None,
     request: PlanRequest,
     launcher: list[str],
@@ -105,7 +105,7 @@ def _model_path_or_name(request: PlanRequest) -> str:
     return str(resolve_path(request.model)) if exists(expand_user(Path(request.name))) else request.name
 
 
-def hostfile(request: PlanRequest) -> str:
+def hostfile_text(request: PlanRequest) -> str:
     """The hostfile of DeepSpeed's launcher."""
     names = (f"node{number} slots={request.machine.count}" for number in range(request.machine.nodes))
     return "\n".join(["# The nodes' names, the first one's first.", *names, ""])
@@ -216,7 +216,7 @@ def _swift_options(choice: Choice, request: PlanRequest, arguments: dict[str, An
         words += ["--freeze_vit", "true", "--freeze_aligner", "false"]
     if not choice.strategy.checkpointing:
         words += ["--gradient_checkpointing", "false"]
-    return [*words, *options(swift_arguments(request, arguments))]
+    return [*words, *to_command_line_options(swift_arguments(request, arguments))]
 
 
 def swift_arguments(request: PlanRequest, arguments: dict[str, Any]) -> dict[str, Any]:

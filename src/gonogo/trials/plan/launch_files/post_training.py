@@ -6,13 +6,13 @@ from typing import Any
 
 from gonogo.evidence.published.swift_kind import infer_swift_options
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files.arguments import options, task_arguments
+from gonogo.trials.plan.launch_files.arguments import task_arguments, to_command_line_options
 from gonogo.trials.plan.launch_files.fine_tuning import (
     accelerate_node_options,
     accelerate_yaml,
     deepspeed_launcher,
-    hostfile,
-    script,
+    hostfile_text,
+    launch_script,
     swift_arguments,
     swift_environment,
     swift_kind_options,
@@ -22,7 +22,7 @@ from gonogo.trials.plan.launch_files.fine_tuning import (
 )
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task.rollout import SERVER_MEMORY_SHARE
-from gonogo.trials.plan.task.script import SCRIPT, lines_of
+from gonogo.trials.plan.task.script import SCRIPT, data_line_format
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.jobs import ModelFacts
 
@@ -42,27 +42,31 @@ def task_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argument
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments; ``request``: for all GPUs."""
     task, strategy = request.task, choice.strategy
     assert task is not None
-    left = request.without(strategy.rollout.gpus)
+    left = request.without_server_gpus(strategy.rollout.gpus)
     settings = arguments | task_arguments(strategy, left)
-    program = [*_program_words(request, task), *_server_address_options(choice, request), *options(settings)]
+    program = [
+        *_program_words(request, task),
+        *_server_address_options(choice, request),
+        *to_command_line_options(settings),
+    ]
     exports = _visible_devices_export(choice, request)
-    said = f"a line each: {lines_of(task.task)}"
+    said = f"a line each: {data_line_format(task.task)}"
     accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(left)]
     files = {
-        **({"hostfile": hostfile(left)} if left.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": script(
+        **({"hostfile": hostfile_text(left)} if left.machine.nodes > 1 else {}),
+        "launch_deepspeed.sh": launch_script(
             choice, left, _deepspeed_launch_words(choice, request), program, exports, data_comment=said
         ),
-        "launch_torchrun.sh": script(choice, left, torchrun_launcher(left), program, exports, data_comment=said),
+        "launch_torchrun.sh": launch_script(choice, left, torchrun_launcher(left), program, exports, data_comment=said),
         "accelerate.yaml": accelerate_yaml(left),
-        "launch_accelerate.sh": script(choice, left, accelerated, program, exports, data_comment=said),
+        "launch_accelerate.sh": launch_script(choice, left, accelerated, program, exports, data_comment=said),
     }
     if strategy.rollout.engine == "server":
         files[SERVER] = _server_script(choice, request)
     if strategy.reference != "precomputed":  # ms-swift always has a reference model
         words = [*swift_model_options(request, facts), *_swift_task_options(choice, request, task, settings)]
         said = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
-        files["launch_swift.sh"] = script(
+        files["launch_swift.sh"] = launch_script(
             choice, left, ["swift", "rlhf"], words, (*exports, *swift_environment(left)), data_comment=said
         )
     return files
@@ -84,13 +88,13 @@ def _visible_devices_export(choice: Choice, request: PlanRequest) -> tuple[str, 
     """Restrict the trainer to its GPUs if a server uses the others of the node."""
     if not _has_server_on_same_node(choice, request):
         return ()
-    left = request.without(choice.strategy.rollout.gpus).machine.count
+    left = request.without_server_gpus(choice.strategy.rollout.gpus).machine.count
     return (f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in range(left))}",)
 
 
 def _deepspeed_launch_words(choice: Choice, request: PlanRequest) -> list[str]:
     """DeepSpeed's launcher rejects CUDA_VISIBLE_DEVICES with a GPU count, so it gets the GPUs by ``--include``."""
-    left = request.without(choice.strategy.rollout.gpus)
+    left = request.without_server_gpus(choice.strategy.rollout.gpus)
     if not _has_server_on_same_node(choice, request):
         return deepspeed_launcher(left)
     return ["deepspeed", "--include", f"localhost:{','.join(str(number) for number in range(left.machine.count))}"]
@@ -105,7 +109,7 @@ def _server_address_options(choice: Choice, request: PlanRequest) -> list[str]:
 def _server_script(choice: Choice, request: PlanRequest) -> str:
     """Run TRL's own command, which starts vLLM with weight synchronisation."""
     rollout, machine = choice.strategy.rollout, request.machine
-    left = request.without(rollout.gpus).machine.count
+    left = request.without_server_gpus(rollout.gpus).machine.count
     mine = range(machine.count) if machine.nodes > 1 else range(left, machine.count)
     words = [
         "--model", "$MODEL", "--tensor_parallel_size", str(rollout.tp),
@@ -113,8 +117,8 @@ def _server_script(choice: Choice, request: PlanRequest) -> str:
         "--max_model_len", str(request.seq_len),
     ]  # fmt: skip
     devices = f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in mine)}"
-    one = request.without(machine.count * (machine.nodes - 1))
-    return script(None, one, ["trl", "vllm-serve"], words, (devices,), data_comment="")
+    one = request.without_server_gpus(machine.count * (machine.nodes - 1))
+    return launch_script(None, one, ["trl", "vllm-serve"], words, (devices,), data_comment="")
 
 
 def _swift_task_options(
@@ -143,7 +147,7 @@ def _swift_task_options(
         kept["sleep_level"] = 1
     if choice.strategy.rollout.engine == "server":
         words += [*_server_address_options(choice, request), "--vllm_server_port", "8000"]
-    return [*words, *options(kept)]
+    return [*words, *to_command_line_options(kept)]
 
 
 def _auxiliary_model_options(option: str, task: TaskSettings) -> list[str]:

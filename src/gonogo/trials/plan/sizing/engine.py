@@ -5,9 +5,9 @@ from __future__ import annotations
 from gonogo.evidence.environment.hardware import PeakSpeed
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES_PER_SECOND
-from gonogo.trials.plan.sizing.engine_layouts import served
+from gonogo.trials.plan.sizing.engine_layouts import server_engine_memory
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
+from gonogo.trials.plan.task.rollout import EngineMemory, engine_memory
 from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS
 
@@ -19,26 +19,26 @@ _ALL_REDUCES_PER_LAYER = 2
 """Tensor parallelism needs an all-reduce after attention and one after the MLP (Megatron-LM, §3)."""
 
 
-def facts_of(facts: ModelFacts, strategy: Strategy) -> EngineFacts | None:
+def engine_facts(facts: ModelFacts, strategy: Strategy) -> EngineFacts | None:
     """The engine's figures at the strategy's tensor-parallel size; None if there is no engine."""
     if strategy.rollout.engine not in ("colocate", "server"):
         return None
     return next((one for one in facts.engine if one.tp == strategy.rollout.tp), None)
 
 
-def beside(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> EngineMemory | None:
+def colocated_engine_memory(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> EngineMemory | None:
     """The engine's memory on the trainer's GPUs; None if it isn't colocated."""
-    known = facts_of(facts, strategy)
+    known = engine_facts(facts, strategy)
     if known is None or strategy.rollout.engine != "colocate":
         return None
     # TRL's max_num_seqs: the samples per step of all ranks that share an engine.
     sequences = strategy.micro_batch * strategy.accumulation * known.tp
-    return memory_of(known, strategy.rollout, sequences, request.machine.accelerator.total_bytes)
+    return engine_memory(known, strategy.rollout, sequences, request.machine.accelerator.total_bytes)
 
 
-def margin(request: PlanRequest, facts: ModelFacts, strategy: Strategy, held: float) -> float | None:
+def start_margin(request: PlanRequest, facts: ModelFacts, strategy: Strategy, held: float) -> float | None:
     """Spare bytes when the engine starts beside ``held`` bytes of the trainer; negative if it may not start."""
-    engine, known = beside(request, facts, strategy), facts_of(facts, strategy)
+    engine, known = colocated_engine_memory(request, facts, strategy), engine_facts(facts, strategy)
     if engine is None or known is None:
         return None
     accelerator = request.machine.accelerator
@@ -46,21 +46,21 @@ def margin(request: PlanRequest, facts: ModelFacts, strategy: Strategy, held: fl
     return engine.margin(longest, held, accelerator.total_bytes, accelerator.allowance_bytes)
 
 
-def seconds(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> float:
+def rollout_seconds(request: PlanRequest, facts: ModelFacts, strategy: Strategy) -> float:
     """Time to generate a step's completions, including the weight sync. ``request``: for the trainer's GPUs."""
-    known, task = facts_of(facts, strategy), request.task
+    known, task = engine_facts(facts, strategy), request.task
     speed = request.machine.accelerator.speed
     if known is None or task is None or speed is None:
         return 0.0
     rollout, samples = strategy.rollout, strategy.micro_batch * strategy.accumulation
     if rollout.engine == "server":
-        cache, engines = served(request, known).cache, rollout.gpus // known.tp
+        cache, engines = server_engine_memory(request, known).cache, rollout.gpus // known.tp
         completions = -(-samples * request.world_size // engines)
         over_network = request.machine.nodes > 1
         link = (request.network_bytes_per_second or NETWORK_BYTES_PER_SECOND) * LINK_SHARE
         bringing = known.weights * known.tp / link if over_network else weight_sync_seconds(known, speed, server=True)
     else:
-        engine = beside(request, facts, strategy)
+        engine = colocated_engine_memory(request, facts, strategy)
         cache, completions = 0.0 if engine is None else engine.cache, samples * known.tp
         bringing = weight_sync_seconds(known, speed, server=False)
     return bringing + generation_seconds(

@@ -80,7 +80,7 @@ class EngineMemory(msgspec.Struct, frozen=True):
         return self.graphs + (self.weights if phase == "sync" else 0.0)
 
     @property
-    def unsure(self) -> float:
+    def uncertain_bytes(self) -> float:
         """How many bytes more it may take, because CUDA graphs are outside its share, or are kept while it sleeps."""
         return max(MAX_CUDA_GRAPH_BYTES - self.graphs, 0.0) if self.sleeps or not self.in_share else 0.0
 
@@ -96,7 +96,7 @@ class EngineMemory(msgspec.Struct, frozen=True):
         )
 
 
-def memory_of(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, total: float) -> EngineMemory:
+def engine_memory(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, total: float) -> EngineMemory:
     """An engine's memory on a GPU of ``total`` bytes, with ``num_sequences`` at once (vLLM's gpu_worker.py)."""
     profiled = facts.profiled_bytes(num_sequences)
     asked = rollout.share * total
@@ -113,7 +113,7 @@ def memory_of(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, to
     )
 
 
-def shares(facts: EngineFacts, num_sequences: int, tokens: int, total: float) -> list[float]:
+def memory_shares(facts: EngineFacts, num_sequences: int, tokens: int, total: float) -> list[float]:
     """Memory shares to try, smallest first: from one for a few sequences to one whose cache holds a whole batch."""
     fixed = facts.weights + facts.profiled_bytes(num_sequences) * (1 + PEAK_UNCERTAINTY) + 2 * facts.graphs
     grid = [round(_MIN_SHARE + 0.05 * step, 2) for step in range(_STEPS + 1)]

@@ -97,7 +97,7 @@ _TRAINER_TEMPLATES = {
 }
 
 
-def script_of(task: Task) -> str:
+def task_script(task: Task) -> str:
     """The complete script of a task."""
     name = _TRAINER_NAME_BY_TASK[task]
     making = {"grpo": "rewarded", "rloo": "rewarded", "gkd": "taught"}.get(task, "plain")
@@ -116,6 +116,6 @@ def script_of(task: Task) -> str:
     )
 
 
-def lines_of(task: Task) -> str:
+def data_line_format(task: Task) -> str:
     """The format of a line of the task's data."""
     return _DATA_EXAMPLES[task]

@@ -67,7 +67,7 @@ class TaskSettings(msgspec.Struct, frozen=True):
         return ("model", "precomputed") if self.kind.precomputes else ("model",)
 
 
-def merged(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
+def merge_task_options(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
     """The options, completed by those of a command. Raises UserError for a training method unknown to ``plan``."""
     if options.task is None and command_options.task is not None and command_options.task not in TASKS:
         raise UserError(
@@ -83,11 +83,11 @@ def merged(options: TaskOptions, command_options: TaskOptions) -> TaskOptions:
     )
 
 
-def settings_of(
+def resolve_task_settings(
     task_options: TaskOptions, seq_len: int | None, tune: str, find_model_folder: Callable[[str], Path]
 ) -> TaskSettings | None:
     """The task's settings; None for plain fine-tuning. Raises UserError."""
-    task = _known_task(task_options.task or "sft")
+    task = _parse_task(task_options.task or "sft")
     kind = KINDS[task]
     _reject_useless_options(task_options, task)
     if task == "sft":
@@ -119,18 +119,18 @@ def settings_of(
         beta=kind.beta if task_options.beta is None else task_options.beta,
         beside=None if name is None else find_model_folder(name),
         beside_name=name or "",
-        engine=_known_engine(task_options.engine),
+        engine=_parse_engine(task_options.engine),
     )
 
 
-def _known_task(name: str) -> Task:
+def _parse_task(name: str) -> Task:
     for known in TASKS:
         if known == name:
             return known
     raise UserError(translated("--task {name}: must be one of {known}").format(name=name, known=", ".join(TASKS)))
 
 
-def _known_engine(name: str | None) -> Where:
+def _parse_engine(name: str | None) -> Where:
     if name is None:
         return ""
     for known in ENGINES:
@@ -150,7 +150,7 @@ def _reject_useless_options(task_options: TaskOptions, task: Task) -> None:
     if not useless:
         return
     option = f"--{useless[0].replace('_', '-')}"
-    having = [one for one in TASKS if not _is_useless(useless[0], one)]
+    having = [one for one in TASKS if not _has_no_effect(useless[0], one)]
     raise UserError(
         translated("{option} does not apply to --task {task}, only to {having}").format(
             option=option, task=task, having=", ".join(having)
@@ -158,7 +158,7 @@ def _reject_useless_options(task_options: TaskOptions, task: Task) -> None:
     )
 
 
-def _is_useless(option: str, task: Task) -> bool:
+def _has_no_effect(option: str, task: Task) -> bool:
     kind = KINDS[task]
     if option in _ROLLOUT_OPTIONS:
         return not kind.rolls_out
