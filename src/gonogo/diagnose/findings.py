@@ -12,6 +12,7 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.diagnose.answer_sentence import failure_answer
 from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
+from gonogo.diagnose.clues.stack_clues import hung_in
 from gonogo.diagnose.explanations.topics import FailingPart, described, failing_parts
 from gonogo.diagnose.missing import missing_evidence
 from gonogo.diagnose.statements import is_fully_explained, most_informative
@@ -98,7 +99,7 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     if findings and findings[0].severity is Severity.ERROR:
         clues = (*clues, *forced_variable_clues(log, findings[0].cure))[:MAX_CLUES]
     parts = _failing_parts(log, facts_of_failure, findings)
-    clues = (*clues, *_clues_of_parts(parts, facts_of_failure))[:MAX_CLUES]
+    clues = (*clues, *_clues_of_parts(parts, log, facts_of_failure))[:MAX_CLUES]
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:
@@ -137,18 +138,20 @@ def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Find
     Where rules explain it in full, only what frames, message and a setting show together is worth telling.
     """
     known = any(explains(finding) and not is_fallback(finding) for finding in findings)
-    if known or not facts.chain:
+    failed = most_informative(facts.chain) if facts.chain else hung_in(log, facts)
+    if known or failed is None:
         return ()
-    parts = failing_parts(most_informative(facts.chain), settings_of(log))
-    if is_fully_explained(facts, log.setup.version_texts):
+    parts = failing_parts(failed, settings_of(log))
+    if facts.chain and is_fully_explained(facts, log.setup.version_texts):
         parts = tuple(part for part in parts if part.topic.all)
     return parts
 
 
-def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterator[Clue]:
-    for part in parts:
+def _clues_of_parts(parts: Sequence[FailingPart], log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    failed = facts.chain[-1] if facts.chain else hung_in(log, facts)
+    for part in parts if failed is not None else ():
         place = part.setting.place if part.setting is not None else None
-        raised = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
+        raised = CluePlace(failed.log, failed.line)
         yield Clue(described(part), (raised, *((place,) if place is not None else ())))
 
 

@@ -106,6 +106,8 @@ class DeviceMismatchInputNotMoved(Hazard):
 def _certainty(mismatch: LoggedMismatch) -> Certainty | None:
     if not mismatch.involves_cpu:
         return None
+    if mismatch.outside_model:
+        return None
     if mismatch.owner is Owner.INPUT:
         caller = mismatch.caller
         if mismatch.on_host == "ids" or caller is None or not is_library(caller.path):

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.library import is_library
+from gonogo.evidence.log.code_owner import owner_of
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
@@ -168,6 +169,19 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
         caller = self.caller
         return caller is not None and (
             caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_posix_path(caller)) is not None
+        )
+
+    @property
+    def outside_model(self) -> bool:
+        """True if a framework's own line failed while no model's forward ran: both tensors are that framework's."""
+        caller = self.caller
+        owner = owner_of(caller.path) if caller is not None else None
+        return (
+            owner is not None
+            and owner.owner in ("package", "clone")
+            and self.on_host is None
+            and len(self.frames) > 1
+            and not self.passes("forward", "_call_impl", "__call__", "model(")
         )
 
     @property
