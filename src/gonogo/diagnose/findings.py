@@ -17,6 +17,7 @@ from gonogo.diagnose.explanations.topics import FailingPart, described, failing_
 from gonogo.diagnose.missing import missing_evidence
 from gonogo.diagnose.statements import is_fully_explained, most_informative
 from gonogo.diagnose.with_files import complete_setup, require_folder, with_files
+from gonogo.evidence.failure.api_mismatch import find_api_mismatch
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.code_owner import code_place
@@ -135,7 +136,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Finding]) -> tuple[FailingPart, ...]:
     """What the failing code is for, unless a hazard explains the failure with confidence.
 
-    Where rules explain it in full, only what frames, message and a setting show together is worth telling.
+    Where rules explain it in full, only what frames, message and a setting show together is worth telling; or a setting
+    that turns the failing code on, if no package is known to lack the attribute.
     """
     known = any(explains(finding) and not is_fallback(finding) for finding in findings)
     failed = most_informative(facts.chain) if facts.chain else hung_in(log, facts)
@@ -143,7 +145,9 @@ def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Find
         return ()
     parts = failing_parts(failed, settings_of(log))
     if facts.chain and is_fully_explained(facts, log.setup.version_texts):
-        parts = tuple(part for part in parts if part.topic.all)
+        misfit = find_api_mismatch(facts, log.setup.version_texts)
+        unknown = misfit is not None and misfit.form == "no_attribute" and not misfit.lacks
+        parts = tuple(part for part in parts if part.topic.all or (unknown and part.setting is not None))
     return parts
 
 

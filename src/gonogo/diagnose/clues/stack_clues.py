@@ -21,6 +21,7 @@ _FRAME_PATTERN = Pattern(
 )
 _FRAME_PARTS = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}),? in ([\w.<>]{1,120})')
 _PY_SPY_PARTS = lazy_compile(r"(?:^|\s)([\w.<>]{1,120}) \(([^()\s]{1,400}\.py):(\d{1,7})\)\s*$")
+_DUMP_PATTERN = Pattern(r"most recent call first|Stack \(most recent call last|^\s*Thread \S{1,40} \((?:idle|active)")
 _INNERMOST_FIRST_PATTERN = lazy_compile(r"most recent call first")
 _MAX_FRAMES = 400
 _MAX_STACKS = 16
@@ -71,8 +72,8 @@ def hung_in(log: FailureLog, facts: FailureFacts) -> RaisedException | None:
 
 
 def stacks_of(log: FailureLog, facts: FailureFacts) -> tuple[Stack, ...]:
-    """The stacks of a log in which no exception was raised."""
-    if facts.chain:
+    """The stacks of a log in which no exception was raised; what precedes a cut-off exception is none."""
+    if facts.chain or not (facts.collectives or log.says(_DUMP_PATTERN)):
         return ()
     return tuple(islice(_read_stacks(log), _MAX_STACKS))
 

@@ -181,6 +181,8 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             and owner.owner in ("package", "clone")
             and self.on_host is None
             and len(self.frames) > 1
+            and caller is not None
+            and not _MODEL_PATH_PATTERN.search(_posix_path(caller))
             and not self.passes("forward", "_call_impl", "__call__", "model(")
         )
 
@@ -397,6 +399,9 @@ def right_hand_side(frame: LogFrame) -> str:
 
 def _frame_text(frame: LogFrame) -> str:
     return f"{_posix_path(frame)} {frame.function} {frame.code}"
+
+
+_MODEL_PATH_PATTERN = lazy_compile(r"modeling_|/models?/|/modules/|/layers/|rotary|attention")
 
 
 def is_model_code(frame: LogFrame) -> bool:
