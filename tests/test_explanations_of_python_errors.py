@@ -246,3 +246,19 @@ def test_code_of_other_projects_is_not_the_users(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "pyproject.toml").write_text("[project]\nname = 'kernels'\n")
     (package / "ops.py").write_text("")
     assert project_of(str(package / "ops.py")) == (str(tmp_path / "elsewhere"), "kernels")
+
+
+def test_cure_names_no_older_deepspeed_than_the_installed_one(tmp_path: Path) -> None:
+    log = stack(
+        ("/work/train.py", "<module>", "import deepspeed"),
+        (f"{SITE}/deepspeed/ops/adam.py", "<module>", "from torch.optim.optimizer import _lost"),
+        error="ImportError: cannot import name '_lost' from 'torch.optim.optimizer' (/opt/torch/optim/optimizer.py)",
+    )
+    new = report_on(tmp_path, log, versions={"deepspeed": "0.17.5", "torch": "2.4.0"}).findings[0]
+    assert new.hazard == "deepspeed-torch-api-mismatch"
+    assert [cure.en for cure in new.cure] == [
+        "Install the torch that DeepSpeed 0.17.5 was made for, or another DeepSpeed: a later release, or one from the "
+        "time of torch 2.4.0"
+    ]
+    old = report_on(tmp_path, log, versions={"deepspeed": "0.14.0", "torch": "2.4.0"}).findings[0]
+    assert "0.14.2 or newer for torch 2.4" in old.cure[0].en
