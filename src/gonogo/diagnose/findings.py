@@ -153,7 +153,9 @@ def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Find
 
 def _clues_of_parts(parts: Sequence[FailingPart], log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     failed = facts.chain[-1] if facts.chain else hung_in(log, facts)
-    for part in parts if failed is not None else ():
+    if failed is None:
+        return
+    for part in parts:
         place = part.setting.place if part.setting is not None else None
         raised = CluePlace(failed.log, failed.line)
         yield Clue(described(part), (raised, *((place,) if place is not None else ())))

@@ -78,7 +78,6 @@ _ON_CPU_PATTERN = lazy_compile(r"(?:two devices|same device|other tensors on|is 
 _OFFLOAD_PATTERN = lazy_compile(
     r"(?:^|_)off_?load(?:ing|_params|_parameters|_policy|_model|_param|_to_cpu)?$|^cpu_offload"
 )
-_OFF_VALUES = ("false", "0", "0.0", "none", "null", "no", "off", "")
 
 
 def offload_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
