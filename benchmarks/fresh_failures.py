@@ -13,8 +13,9 @@ in it are taken out before, so that to repeat a message counts for nothing.
 
 right     all patterns of "right" match there
 useful    not right, and all patterns of "useful" match there or in the next two findings
-wrong     neither, and the first finding is a hazard's that explains: it names something else. Of a case without a
-          cause: a finding that is certain or likely
+wrong     one pattern of "wrong" matches there (what is known to be something else); or neither, and the first finding
+          is a hazard's that explains: it names something else. Of a case without a cause: a finding that is certain or
+          likely
 nothing   neither, and the first finding (if any) only says what was raised
 """
 
@@ -83,12 +84,20 @@ def read_of(report: dict[str, Any], findings: int, log: str) -> str:
     return text
 
 
+def says_something_else(case: dict[str, Any], report: dict[str, Any]) -> bool:
+    """Whether the answer or the first finding names what the case knows to be another cause."""
+    text = "\n".join(str(text) for text in texts_of(report, 1) if text)
+    return any(re.search(pattern, text, re.IGNORECASE) for pattern in case.get("wrong", ()))
+
+
 def judged(case: dict[str, Any], report: dict[str, Any]) -> str:
     """Right, useful, nothing or wrong."""
     findings = report["findings"]
     if case["cause"] is None:
         sure = any(f["certainty"] in ("certain", "likely") and f["severity"] != "note" for f in findings)
         return "wrong" if sure else "right"
+    if says_something_else(case, report):
+        return "wrong"
     for verdict, count in (("right", 1), ("useful", 3)):
         text = read_of(report, count, case["log"])
         if all(re.search(pattern, text, re.IGNORECASE) for pattern in case[verdict]):

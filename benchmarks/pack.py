@@ -48,7 +48,7 @@ def packed(case: dict[str, Any], folder: Path) -> ReaderPack:
     if versions:
         given["environment"] = folder / "versions.json"
         given["environment"].write_text(json.dumps(versions))
-    for name, option in (("launch", "launch"), ("config", "deepspeed_config"), ("script", "script")):
+    for name, option in (("launch", "launch"), ("ds_config", "deepspeed_config"), ("script", "script")):
         text = case.get("context", {}).get(name)
         if text:
             given[option] = folder / f"{name}.txt"

@@ -12,10 +12,12 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.diagnose.answer_sentence import failure_answer
 from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
+from gonogo.diagnose.clues.stack_clues import hung_in
 from gonogo.diagnose.explanations.topics import FailingPart, describe_failing_part, failing_parts
 from gonogo.diagnose.missing import missing_evidence
 from gonogo.diagnose.statements import is_fully_explained, most_informative_exception
 from gonogo.diagnose.with_files import add_file_findings, complete_setup, require_folder
+from gonogo.evidence.failure.api_mismatch import find_api_mismatch
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.code_owner import code_place
@@ -100,7 +102,7 @@ def report_on_log(
     if findings and findings[0].severity is Severity.ERROR:
         clues = (*clues, *forced_variable_clues(log, findings[0].cure))[:MAX_CLUES]
     parts = _failing_parts(log, facts_of_failure, findings)
-    clues = (*clues, *_clues_of_parts(parts, facts_of_failure))[:MAX_CLUES]
+    clues = (*clues, *_clues_of_parts(parts, log, facts_of_failure))[:MAX_CLUES]
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:
@@ -136,21 +138,28 @@ def report_on_log(
 def _failing_parts(log: FailureLog, facts: FailureFacts, findings: Sequence[Finding]) -> tuple[FailingPart, ...]:
     """The features that the failing code belongs to, unless a hazard explains the failure with confidence.
 
-    Where rules explain it in full, only what frames, message and a setting show together is worth telling.
+    Where rules explain it in full, only what frames, message and a setting show together is worth telling; or a setting
+    that turns the failing code on, if no package is known to lack the attribute.
     """
     known = any(names_cause(finding) and not is_fallback(finding) for finding in findings)
-    if known or not facts.chain:
+    failed = most_informative_exception(facts.chain) if facts.chain else hung_in(log, facts)
+    if known or failed is None:
         return ()
-    parts = failing_parts(most_informative_exception(facts.chain), settings_of(log))
-    if is_fully_explained(facts, log.setup.version_texts):
-        parts = tuple(part for part in parts if part.topic.all)
+    parts = failing_parts(failed, settings_of(log))
+    if facts.chain and is_fully_explained(facts, log.setup.version_texts):
+        misfit = find_api_mismatch(facts, log.setup.version_texts)
+        unknown = misfit is not None and misfit.form == "no_attribute" and not misfit.lacks
+        parts = tuple(part for part in parts if part.topic.all or (unknown and part.setting is not None))
     return parts
 
 
-def _clues_of_parts(parts: Sequence[FailingPart], facts: FailureFacts) -> Iterator[Clue]:
+def _clues_of_parts(parts: Sequence[FailingPart], log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    failed = facts.chain[-1] if facts.chain else hung_in(log, facts)
+    if failed is None:
+        return
     for part in parts:
         place = part.setting.place if part.setting is not None else None
-        raised = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
+        raised = CluePlace(failed.log, failed.line)
         yield Clue(describe_failing_part(part), (raised, *((place,) if place is not None else ())))
 
 

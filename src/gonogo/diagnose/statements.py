@@ -42,8 +42,9 @@ _MAX_MESSAGE_LENGTH = 400
 _ASSERT_PATTERN = lazy_compile(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
 _DIVISOR_PATTERN = lazy_compile(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\]|\([^()]{0,80}\))?)")
 _NONE_USED_PATTERN = lazy_compile(
-    r"object has no attribute '(\w{1,120})'|object is not (subscriptable|callable|iterable)"
+    r"object has no attribute '(\w{1,120})'|object is not (subscriptable|callable|iterable)|has no (len)\(\)"
 )
+_LENGTH_OF_PATTERN = lazy_compile(r"\blen\(([A-Za-z_][\w.]*(?:\[[^\[\]()]{1,80}\])*)\)")
 _NONE_OPERAND_PATTERN = lazy_compile(
     r"(?:unsupported operand type\(s\) for (\S{1,3}?):|'(\S{1,2})' not supported between instances of) "
     r"'(\w{1,60})' and '(\w{1,60})'"
@@ -319,6 +320,9 @@ def _explain_none(message: Message, code: str) -> Explanation:
     if used is not None and used.group(1):
         found = re.search(rf"([A-Za-z_][\w.\[\]'\"]*)\.{re.escape(used.group(1))}\b", code)
         what = found.group(1) if found is not None else ""
+    elif used is not None and used.group(3):
+        lengths = set(_LENGTH_OF_PATTERN.findall(code))
+        what = lengths.pop() if len(lengths) == 1 else ""
     elif used is not None:
         ends = {"subscriptable": r"\[", "callable": r"\("}.get(used.group(2), "")
         found = re.search(rf"([A-Za-z_][\w.]*){ends}", code) if ends else None
@@ -545,8 +549,8 @@ def _explain_python_release(api_mismatch: ApiMismatch) -> Explanation:
     module = api_mismatch.subject.partition(".")[0]
     if api_mismatch.form not in ("no_attribute", "not_importable") or module not in sys.stdlib_module_names:
         return None, None
-    if api_mismatch.form == "no_attribute" and module in PLAIN_TYPES:
-        return None, None
+    if api_mismatch.form == "no_attribute" and (module in PLAIN_TYPES or not api_mismatch.lacks):
+        return None, None  # An object, of a built-in type or of a class of that module.
     found = _PYTHON_RELEASE_PATTERN.search(api_mismatch.at.path) if api_mismatch.at is not None else None
     python = f"Python {found.group(1)}" if found is not None else "Python"
     by = name_and_version(api_mismatch.asks, api_mismatch.asks_version)

@@ -22,9 +22,11 @@ from gonogo.diagnose.clues.recompute_clues import recompute_clues
 from gonogo.diagnose.clues.setting_clues import (
     named_class_clues,
     named_setting_clues,
+    offload_clues,
     skipped_part_clues,
     warned_before_clues,
 )
+from gonogo.diagnose.clues.stack_clues import stack_clues
 from gonogo.diagnose.clues.symbols import version_mismatch_clues
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
@@ -97,6 +99,7 @@ MAX_CLUES = 8
 _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
     *(
         rank_clues,
+        stack_clues,
         nccl_reason_clues,
         nccl_crash_clues,
         memory_size_clues,
@@ -108,6 +111,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         empty_parameter_clues,
         number_clues,
         named_setting_clues,
+        offload_clues,
         named_class_clues,
         enabled_feature_clues,
         warned_before_clues,

@@ -74,6 +74,41 @@ def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         )
 
 
+_ON_CPU_PATTERN = lazy_compile(r"(?:two devices|same device|other tensors on|is on)\b.{0,80}\bcpu\b")
+_OFFLOAD_PATTERN = lazy_compile(
+    r"(?:^|_)off_?load(?:ing|_params|_parameters|_policy|_model|_param|_to_cpu)?$|^cpu_offload"
+)
+
+
+def offload_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A tensor that is still on the CPU, in a run whose settings keep the model there between its phases."""
+    if not facts.chain or not _ON_CPU_PATTERN.search(" ".join(facts.chain[-1].message.text[:2000].split())):
+        return
+    raised = facts.chain[-1]
+    for setting in settings_of(log):
+        if _OFFLOAD_PATTERN.search(setting.last_name) and setting.value.strip().lower() not in _OFF_VALUES:
+            phase = next((frame.function for frame in raised.frames if _PHASE_PATTERN.search(frame.function)), "")
+            yield Clue(
+                translated(
+                    "{name} is {value} in {source}: what it keeps on the CPU has to be brought back before each phase "
+                    "that uses it, and a part was not{before}. To tell: run once with it off, or without that phase"
+                ).format(
+                    name=setting.name,
+                    value=setting.value[:80],
+                    source=setting.source,
+                    before=translated(" before {function}").format(function=phase) if phase else Text("", ""),
+                ),
+                (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+                against=("device-mismatch-input-not-moved", "device-mismatch"),
+                decides=True,
+            )
+            return
+
+
+_PHASE_PATTERN = lazy_compile(r"(?i)valid|eval|generat|logprob|log_prob|reference|refit|update|save|sync")
+"""Names of functions that stand for a phase of a run."""
+
+
 def _mentioned_settings(exception: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
     message = exception.message
     lines = [frame.code for frame in exception.frames[-2:]]
@@ -85,9 +120,12 @@ def _mentioned_settings(exception: RaisedException, settings: tuple[RunSetting, 
     }
     words |= {name.lower() for name in (*message.names, *message.settings, *message.keywords)}
     words = {name for name in words if name not in _COMMON_IDENTIFIERS}
+    chosen = {name for line in lines[-1:] for name in _IDENTIFIER_PATTERN.findall(line) if len(name) > 3}
     for setting in settings:
         if setting.last_name in words:
             yield setting
+        elif setting.value in chosen and _IDENTIFIER_PATTERN.fullmatch(setting.last_name) and "_" in setting.last_name:
+            yield setting  # The line is what this value chooses: lr_scaling_method: sqrt, and torch.sqrt(…).
     # The same setting under another framework's name.
     meanings = {meaning for name in words if (meaning := setting_meaning(name))}
     # ``cp_comm_type`` belongs to context parallelism.

@@ -47,6 +47,9 @@ _LIBRARY_CONFIG_PATTERN = lazy_compile(
 """Config classes of libraries, not of models."""
 
 
+_MODEL_LAYER_PATTERN = lazy_compile(r"(?:Attention|MLP|Experts|Router|Layer|Embedding|Norm)\w*$")
+
+
 def explain_by_attribute(
     raised: RaisedException, misfit: ApiMismatch | None, versions: Mapping[str, str]
 ) -> Explanation:
@@ -68,6 +71,8 @@ def is_unset_own_attribute(misfit: ApiMismatch | None) -> bool:
         return False
     if misfit.subject in PLAIN_TYPES or "." in misfit.subject:
         return False
+    if misfit.lacks and misfit.lacks != misfit.at.package and _MODEL_LAYER_PATTERN.search(misfit.subject):
+        return False  # A patched method of another package's layer.
     read = re.search(rf"\bself\.{re.escape(misfit.names[0])}\b(\()?", misfit.at.code[:2000])
     if read is not None and read.group(1) and misfit.lacks and misfit.lacks != misfit.at.package:
         return False  # A method that a parent class of another package (trl's trainer) no longer has.
@@ -168,6 +173,36 @@ def _explain_parameter_attribute(
     )
 
 
+def _explain_handed_object(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
+    """An object of a kind that torch doesn't expect, which another package's code hands to it."""
+    at = misfit.at
+    caller = next((frame for frame in reversed(raised.frames) if frame.package not in ("", "torch")), None)
+    if at is None or at.package != "torch" or misfit.lacks or caller is None or misfit.subject in PLAIN_TYPES:
+        return None, None
+    read = re.search(rf"([A-Za-z_]\w*)\.{re.escape(misfit.names[0])}\b", at.code[:2000])
+    if read is None or read.group(1) == "self":
+        return None, None
+    release = f"{caller.package} {caller.release}".strip()
+    return (
+        translated(
+            "{function} of torch reads {name} of {what}, and what it was given as {what} is of another kind (a class "
+            "{subject} without it): {release} passes it ({caller}, line {line})"
+        ).format(
+            function=at.function,
+            name=misfit.names[0],
+            what=read.group(1),
+            subject=misfit.subject,
+            release=release,
+            caller=caller.function,
+            line=caller.line,
+        ),
+        translated(
+            "use a later release of {package}, or the one before this: it has to pass a {what} of torch's own kind on "
+            "this device"
+        ).format(package=caller.package, what=read.group(1)),
+    )
+
+
 def _explain_unset_attribute(raised: RaisedException, misfit: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
     """An object that reads its own attribute before it is set, or although it is never set."""
     at = misfit.at
@@ -247,6 +282,7 @@ _RULES: tuple[Callable[[RaisedException, ApiMismatch, Mapping[str, str]], Explan
     _explain_plain_object,
     _explain_wrapper_attribute,
     _explain_parameter_attribute,
+    _explain_handed_object,
     _explain_unset_attribute,
     _explain_config_key,
 )

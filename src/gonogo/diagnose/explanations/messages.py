@@ -161,6 +161,19 @@ def _explain_empty_range(exception: RaisedException) -> Explanation:
     return because, translated("raise {high} to {least}, or lower {low}").format(high=high, least=least, low=low)
 
 
+_PRODUCT_PATTERN = lazy_compile(r"([A-Za-z_]\w*)(?:\.\w+(?:\([^()]*\))?)* ?@ ?\(?([A-Za-z_]\w*)")
+_GRADIENT_NAME_PATTERN = lazy_compile(r"(?i)^(?:grad|d(?:y|out|o|z)\b)|grad")
+
+
+def _gradient_dtype(code: str, left: str, right: str) -> str:
+    """The dtype of the gradient in a product of two dtypes, by the operands' names; empty if they don't tell."""
+    found = _PRODUCT_PATTERN.search(code.partition("=")[2] or code)
+    if found is None:
+        return ""
+    of_gradient = [_GRADIENT_NAME_PATTERN.search(name) is not None for name in found.groups()]
+    return {(True, False): left, (False, True): right}.get((of_gradient[0], of_gradient[1]), "")
+
+
 def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
     """Two dtypes in one product: a float32 gradient in a backward, or fp16 mixed with bf16."""
     found = _DTYPE_MISMATCH_PATTERN.search(" ".join(exception.message.text.split()))
@@ -169,6 +182,17 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
     one, other = (_FLOAT_DTYPES.get(name.lower(), "") for name in found.groups())
     if exception.frames and exception.frames[-1].function == "backward" and {one, other} & {"float32"} and one != other:
         half = other if one == "float32" else one
+        if _gradient_dtype(code_line(raising_frame(exception)), one, other) == half:
+            return (
+                translated(
+                    "the gradient arrives in {half} (under autocast the forward's output is {half}), and this "
+                    "backward multiplies it by a tensor that the forward kept in float32, without a cast"
+                ).format(half=half),
+                translated(
+                    "use a later release of {package} (it has to cast one of the two), or run without autocast: the "
+                    "weights themselves in {half}, or everything in float32; or do without this kernel"
+                ).format(half=half, package=nearest_package(exception) or translated("the code of this backward")),
+            )
         return (
             translated(
                 "the gradient arrives in float32 (the forward's output is float32: output_dtype of FSDP2's "
@@ -193,6 +217,31 @@ def _explain_dtype_mismatch(exception: RaisedException) -> Explanation:
             ),
         )
     return None, None
+
+
+_TWO_DEVICES_PATTERN = lazy_compile(r"found at least two devices, (\w+(?::\d+)?) and (\w+(?::\d+)?)")
+_FORWARD_PATTERN = lazy_compile(r"forward|_call_impl|__call__")
+
+
+def _explain_devices_outside_model(raised: RaisedException) -> Explanation:
+    """Tensors of two devices in a framework's own line, while no model's forward runs."""
+    found = _TWO_DEVICES_PATTERN.search(raised.message.text)
+    at = raising_frame(raised)
+    if found is None or at is None or at.package in ("", "torch") or len(raised.frames) < 2:
+        return None, None
+    if any(_FORWARD_PATTERN.search(f"{frame.function} {frame.code[:400]}") for frame in raised.frames):
+        return None, None
+    release = f"{at.package} {at.release}".strip()
+    return (
+        translated(
+            "{function} of {release} combines a tensor on {one} with one on {other} outside any model's forward, so "
+            "both are its own (what it computed itself, and what it was handed)"
+        ).format(function=at.function, release=release, one=found.group(1), other=found.group(2)),
+        translated(
+            "use a later release of {package}, or a setting that doesn't run {function}; to go on at once, move one of "
+            "the two in that line (.to(other.device))"
+        ).format(package=at.package, function=at.function),
+    )
 
 
 def _explain_unequal_dtypes(raised: RaisedException) -> Explanation:
@@ -313,6 +362,7 @@ _RULES: tuple[Callable[[RaisedException], Explanation], ...] = (
     _explain_empty_range,
     _explain_dtype_mismatch,
     _explain_unequal_dtypes,
+    _explain_devices_outside_model,
     _explain_missing_column,
     _explain_quoted_size_mismatch,
     _explain_missing_mesh_dimension,

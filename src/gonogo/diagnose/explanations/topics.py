@@ -62,6 +62,7 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
         if topic.all and (shown is None or not said or setting is None):
             continue
         weight = (0 if shown is None else 3 if shown < 2 else 2 if shown < 5 else 1) + 2 * said + (setting is not None)
+        weight += bool(topic.says) and said and setting is not None
         weighed.append((weight, FailingPart(topic, frames[shown] if shown is not None else None, setting)))
     weighed.sort(key=lambda one: -one[0])
     return tuple(part for weight, part in weighed if weight >= _NEEDED_WEIGHT)[:_MAX_TOPICS]

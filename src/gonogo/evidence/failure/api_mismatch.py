@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.log.code_owner import code_place, distribution_of
 from gonogo.evidence.log.failure_log import LoggedError
 from gonogo.evidence.patterns import lazy_compile
-from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
+from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
 
 FORMS = (
     *("unexpected_keyword", "missing_arguments", "argument_count", "no_attribute", "not_importable", "no_module"),
@@ -117,7 +118,7 @@ def _parse_api_mismatch(exception: RaisedException, versions: Mapping[str, str])
     if message.subject == "NoneType":
         return None
     at = _requesting_frame(frames, message.form)
-    lacks = _package_lacking_name(message.form, message.subject, frames)
+    lacks = _package_lacking_name(message, at, frames, versions)
     asks = at.package if at is not None and at.package != lacks else ""
     if not asks and message.form == "no_module" and (found := _WRAPPED_IMPORT_PATTERN.search(message.text)):
         asks = distribution_of(found.group(1))
@@ -161,10 +162,34 @@ def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | Non
     return own[-1] if own else None
 
 
-def _package_lacking_name(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
+_OBJECT_PATTERN = lazy_compile(r"^'[\w.]+' object has no attribute")
+_EXTENDED_CLASS_PATTERN = lazy_compile(r"^(?:Seq2Seq)?TrainingArguments$")
+"""Classes of transformers from which frameworks derive their own of the same name."""
+_LAYER_CLASS_PATTERN = lazy_compile(
+    r"(?:Attention|MLP|Experts|Router|DecoderLayer|EncoderLayer|RotaryEmbedding|RMSNorm)\w*$"
+)
+_PATCH_PATTERN = lazy_compile(r"(?:^|[._])(?:monkey_?)?patch(?:e[sd]|er|ing)?(?:$|[._])")
+"""Modules whose functions take the place of methods of another package's classes."""
+
+
+def _package_lacking_name(
+    message: Message, at: CodePlace | None, frames: Sequence[CodePlace], versions: Mapping[str, str]
+) -> str:
     """The distribution that lacks the name."""
+    form, subject = message.form, message.subject
+    if form == "no_attribute" and _OBJECT_PATTERN.search(message.text):
+        top = subject.partition(".")[0]
+        if top in sys.stdlib_module_names or ("." not in subject and subject.islower()):
+            return ""  # A class of Python's own (functools.partial), or one whose module isn't told (device).
+        if at is not None and at.package not in ("", "transformers"):
+            if _EXTENDED_CLASS_PATTERN.search(subject):
+                return ""
+            if _LAYER_CLASS_PATTERN.search(subject) and _PATCH_PATTERN.search(at.module) and "transformers" in versions:
+                return "transformers"
     if form == "undefined_symbol":
         return library_package(subject)
+    if form == "no_module" and subject.partition(".")[0] == "transformers_modules":
+        return ""  # A model's own code from the Hub, which no release of a package has.
     if form in ("not_importable", "no_module"):
         return distribution_of(subject)
     if form == "no_attribute" and subject in PLAIN_TYPES:

@@ -9,7 +9,7 @@ from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.failure.collectives import collective_calls
 from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.failure.native import native_symbols
-from gonogo.evidence.log.code_owner import code_place
+from gonogo.evidence.log.code_owner import code_places
 from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
@@ -123,7 +123,7 @@ def _exception_chain(error: LoggedError, versions: Mapping[str, str]) -> Iterato
         yield RaisedException(
             type=one.type,
             message=parse_message(one.type, one.message),
-            frames=tuple(code_place(frame, versions) for frame in _without_recursion(one.frames)),
+            frames=code_places(_without_recursion(one.frames), versions),
             log=one.at.path,
             line=one.at.number,
             ranks=error.ranks if one is error.raised else (),

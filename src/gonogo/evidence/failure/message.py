@@ -41,6 +41,7 @@ _NOT_IN_CHECKPOINT = lazy_compile(r"Missing key in checkpoint state_dict: ['\"]?
 _QUOTED_PATTERN = lazy_compile(r"[\"'`]([^\"'`\n]{1,300})[\"'`]")
 _NOT_DIVISIBLE = lazy_compile(
     r"(?i)(?:not |be )(?:evenly )?(?:divisible|divided|a multiple)|(?:must|should) divide|multiple of"
+    r"|(?:cannot|can't|can not) be (?:evenly )?split (?:by|into|over|across|among)"
 )
 _SIZE_MISMATCH = lazy_compile(
     r"(?i)size mismatch|must match the (?:existing )?size|shapes? (?:cannot|can't|mismatch|do(?:es)? not match)"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import structs
 
 from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.traceback import LogFrame
@@ -173,6 +177,74 @@ def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
         release=owner.release or versions.get(owner.package, ""),
         module=owner.module,
     )
+
+
+_GENERATED_PATTERN = lazy_compile(r"[/\\]torchinductor_[^/\\]*[/\\]|[/\\]torchinductor[/\\]")
+"""Where torch.compile writes the code that it generates."""
+_HUB_CODE_FOLDER = "transformers_modules"
+"""The folder into which transformers copies a model's own code (``trust_remote_code``)."""
+_LAUNCHERS = ("torch", "accelerate", "deepspeed", "ray")
+"""Packages whose commands start a script."""
+_PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def code_places(frames: Sequence[LogFrame], versions: Mapping[str, str]) -> tuple[CodePlace, ...]:
+    """The frames of a traceback, outermost first, with their owners.
+
+    A frame outside site-packages is not the user's if torch.compile or the Hub wrote it, or if it is in a clone of
+    another project than the script that was launched.
+    """
+    places = [code_place(frame, versions) for frame in frames]
+    launched = next(
+        (
+            place.path
+            for place in places
+            if place.owner != "python" and place.package not in _LAUNCHERS and not place.path.startswith("<")
+        ),
+        "",
+    )
+    return tuple(_without_other_projects(place, launched, versions) for place in places)
+
+
+def _without_other_projects(place: CodePlace, launched: str, versions: Mapping[str, str]) -> CodePlace:
+    if place.owner != "user" or place.path.startswith("<"):
+        return place
+    if _GENERATED_PATTERN.search(place.path):
+        return structs.replace(place, owner="package", package="torch", release=versions.get("torch", ""))
+    pieces = place.path.replace("\\", "/").split("/")
+    if _HUB_CODE_FOLDER in pieces[:-1]:
+        module = _module_name("/".join(pieces[pieces.index(_HUB_CODE_FOLDER) :]))
+        return structs.replace(place, owner="clone", module=module)
+    root, package = project_of(place.path)
+    if not root or launched.replace("\\", "/").startswith(f"{root}/"):
+        return place
+    module = _module_name("/".join(pieces[root.count("/") + 1 :]).removeprefix("src/"))
+    return structs.replace(place, owner="clone", package=package, release=versions.get(package, ""), module=module)
+
+
+@lru_cache(maxsize=1024)
+def project_of(path: str) -> tuple[str, str]:
+    """The folder of the clone that a file belongs to, and the package in it; empty if the path doesn't tell.
+
+    By a packaging file above the file, where there is such a file system; else by the usual layout of a clone, whose
+    folder has the name of its package (MindSpeed/mindspeed, flash-linear-attention/src/flash_linear_attention).
+    """
+    pieces = path.replace("\\", "/").split("/")
+    if os.path.isfile(path):
+        for depth in range(len(pieces) - 1, 1, -1):
+            folder = "/".join(pieces[:depth])
+            if any(os.path.isfile(f"{folder}/{name}") for name in _PACKAGING_FILES):
+                return folder, distribution_of(pieces[depth] if pieces[depth] != "src" else pieces[depth + 1])
+    for depth in range(len(pieces) - 2, 1, -1):
+        folder = pieces[depth - 1]
+        inner = pieces[depth + 1] if pieces[depth] == "src" and depth < len(pieces) - 2 else pieces[depth]
+        if inner.isidentifier() and _plain(folder) == _plain(inner):
+            return "/".join(pieces[:depth]), distribution_of(inner)
+    return "", ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(".", "")
 
 
 def is_user_path(path: str) -> bool:

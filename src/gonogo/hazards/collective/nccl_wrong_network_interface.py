@@ -5,6 +5,8 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
+_NO_REASON = Pattern(r"connectFullMesh failed with \[\S+\] no error")
+"""Gloo gave up without an error of the network: a peer that has gone ends so too."""
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
@@ -102,7 +104,7 @@ def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[
     refused = log.find(_CONNECTION_FAILED_PATTERN)
     virtual = log.find(_VIRTUAL_INTERFACE_PATTERN) or log.find(_LISTED_INTERFACE_PATTERN)
     if refused:
-        sure = alone and not serving
+        sure = alone and not serving and not _NO_REASON.search(refused.text)
         return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()
     fails = log.find(_NCCL_FAILURE_PATTERN)
     if virtual and (fails or stall):

@@ -1,3 +1,4 @@
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
@@ -18,6 +19,9 @@ _COLLATION_FRAMES = (
 _TENSOR_CONVERSION_FRAMES = ("as_tensor", "convert_to_tensors")
 _TOKENIZER_FILES = ("tokenization_utils_base.py", "tokenization_utils.py")
 _PADDING_FUNCTIONS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
+
+_CONVERTED = Pattern(r"torch\.(?:\w*Tensor|tensor|as_tensor)\(([A-Za-z_]\w*)")
+_WHOLE_BATCHES = ("batch", "features", "samples", "data", "values", "value", "x", "item", "items")
 
 _COLLATORS = (
     *("transformers.DataCollatorForLanguageModeling", "transformers.DataCollatorWithPadding"),
@@ -95,7 +99,21 @@ class DatasetCollationFormat(Hazard):
 
 
 def _is_in_collation(error: LoggedError) -> bool:
-    return error.passes(*_COLLATION_FRAMES, *_TENSOR_CONVERSION_FRAMES)
+    return error.passes(*_COLLATION_FRAMES, *_TENSOR_CONVERSION_FRAMES) and not _converts_its_own(error)
+
+
+def _converts_its_own(error: LoggedError) -> bool:
+    """Whether a framework's collator fails at a tensor of its own making (cu_seqlens), not at the dataset's columns."""
+    last = error.innermost
+    owner = code_owner_of_path(last.path) if last is not None else None
+    return (
+        last is not None
+        and owner is not None
+        and owner.owner in ("package", "clone")
+        and owner.package not in ("transformers", "torch", "datasets")
+        and (found := _CONVERTED.search(last.code)) is not None
+        and found.group(1) not in _WHOLE_BATCHES
+    )
 
 
 def _find_cut_in_padding(log: FailureLog) -> LoggedError | None:

@@ -99,6 +99,8 @@ class DeviceMismatch(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Any mismatch that no narrower hazard is sure of, with operator, operands, module and the likely owner."""
         for mismatch in all_device_mismatches(log):
+            if mismatch.outside_model:
+                continue
             yield self.log_finding(
                 mismatch.evidence,
                 translated("{mismatch}. The misplaced tensor is probably {owner}.").format(

@@ -116,6 +116,8 @@ class DeviceMismatchInputNotMoved(Hazard):
 def _judge_certainty(mismatch: LoggedDeviceMismatch) -> Certainty | None:
     if not mismatch.involves_cpu:
         return None
+    if mismatch.outside_model:
+        return None
     if mismatch.likely_tensor is MisplacedTensor.INPUT:
         caller = mismatch.caller
         if mismatch.cpu_operand == "ids" or caller is None or not is_library_path(caller.path):

@@ -1,10 +1,11 @@
 from itertools import islice
 
 from gonogo.evidence.environment.compatibility import known_bugs_of_release
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._surroundings import find_line_or_error, is_outside_training, truncated_tracebacks
 from gonogo.hazards.facts.installed import known_bad_version_findings
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
 _DEEPSPEED_PATH_PATTERN = Pattern(r"deepspeed[/\\]")
 _IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
@@ -18,11 +19,25 @@ class DeepspeedTorchApiMismatch(Hazard):
         rows = (row for row in known_bugs_of_release("deepspeed") if row.when == "import")
         yield from islice(known_bad_version_findings(self, rows, environment, run), 1)
 
+    def _cures_for(self, log: FailureLog) -> tuple[Text, ...]:
+        """What to install: a DeepSpeed that is newer than every pair that the page names needs another torch."""
+        there = log.setup.version_texts.get("deepspeed", "")
+        version = parse_version(there)
+        if version is None or version.release < (0, 14, 2):
+            return self.cures
+        torch = log.setup.version_texts.get("torch", "")
+        return (
+            translated(
+                "Install the torch that DeepSpeed {deepspeed} was made for, or another DeepSpeed: a later release, or "
+                "one from the time of {torch}"
+            ).format(deepspeed=there, torch=f"torch {torch}" if torch else translated("this torch")),
+        )
+
     def in_log(self, log: FailureLog) -> Findings:
         """A name removed from PyTorch that DeepSpeed uses; well-known names from any caller."""
         for error in log.errors:
             if self.patterns["removed_from_torch"].search(error.message) and _is_raised_by_deepspeed(error):
-                yield self.log_finding(error, self.texts["cause"], cure=self.cures)
+                yield self.log_finding(error, self.texts["cause"], cure=self._cures_for(log))
                 return
         if evidence := find_line_or_error(log, self.patterns["known_mismatch"]):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
@@ -31,7 +46,7 @@ class DeepspeedTorchApiMismatch(Hazard):
             yield self.log_finding(
                 evidence,
                 self.texts["cause"],
-                cure=self.cures,
+                cure=self._cures_for(log),
                 certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty,
                 confirm=_CONFIRM,
             )
@@ -52,7 +67,7 @@ class DeepspeedTorchApiMismatch(Hazard):
         evidence = bare or cut or find_line_or_error(log, self.patterns["removed_import"])
         if evidence is not None and (log.find(_DEEPSPEED_PATTERN) or log.setup.mentions(r"(?i)deepspeed")):
             yield self.log_finding(
-                evidence, self.texts["cause"], cure=self.cures, certainty=Certainty.LIKELY, confirm=_CONFIRM
+                evidence, self.texts["cause"], cure=self._cures_for(log), certainty=Certainty.LIKELY, confirm=_CONFIRM
             )
 
 

@@ -1,5 +1,6 @@
 from gonogo.evidence.environment.compatibility import newest_known_transformers, releases_with_model_type
 from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
 from gonogo.hazards.environment._surroundings import is_outside_training, truncated_tracebacks
@@ -83,7 +84,8 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             else log.find(_TIED_KEYS_PATTERN)
         )
         evidence = cut or log.find(_KNOWN_BREAK_PATTERN) or tied
-        if evidence is not None:
+        own = any(_imports_for_itself(error, error.innermost.path) for error in log.errors if error.innermost)
+        if evidence is not None and not own:
             yield self._build_finding(evidence, Certainty.POSSIBLE if outside else Certainty.LIKELY)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
@@ -123,11 +125,20 @@ def _is_cut_while_loading(error: LoggedError) -> bool:
     return made and error.passes("from_pretrained", "_from_pretrained", "tokenization_utils")
 
 
+def _imports_for_itself(error: LoggedError, path: str) -> bool:
+    """Whether the import is a framework's own (axolotl, vLLM), so that no model's code is involved."""
+    owner = code_owner_of_path(path)
+    own = owner.owner in ("package", "clone") and owner.package not in ("transformers", "")
+    return own and error.type in ("ImportError", "ModuleNotFoundError") and error.frame(_REMOTE_CODE_PACKAGE) is None
+
+
 def _judge_certainty(error: LoggedError) -> Certainty | None:
     last = error.innermost
     in_model = last is not None and _REMOTE_CODE_PACKAGE in last.path
     if in_model and error.type == "KeyError":
         return Certainty.CERTAIN if last is not None and "configuration" in last.path else Certainty.LIKELY
+    if last is not None and not in_model and _imports_for_itself(error, last.path):
+        return None
     if _KNOWN_BREAK_PATTERN.search(error.message) or _TIED_KEYS_PATTERN.search(error.message):
         return Certainty.LIKELY
     if _TIED_KEYS_LIST_PATTERN.search(error.message) and error.passes(*_TIED_KEYS_FRAMES):

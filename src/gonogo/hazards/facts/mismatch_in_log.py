@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.library import is_library_path
+from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
@@ -168,6 +169,21 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
         caller = self.caller
         return caller is not None and (
             caller.function == "backward" or _ENGINE_PATH_PATTERN.search(_posix_path(caller)) is not None
+        )
+
+    @property
+    def outside_model(self) -> bool:
+        """True if a framework's own line failed while no model's forward ran: both tensors are that framework's."""
+        caller = self.caller
+        owner = code_owner_of_path(caller.path) if caller is not None else None
+        return (
+            owner is not None
+            and owner.owner in ("package", "clone")
+            and self.cpu_operand is None
+            and len(self.frames) > 1
+            and caller is not None
+            and not _MODEL_PATH_PATTERN.search(_posix_path(caller))
+            and not self.passes("forward", "_call_impl", "__call__", "model(")
         )
 
     @property
@@ -383,6 +399,9 @@ def code_without_targets(frame: LogFrame) -> str:
 
 def _frame_text(frame: LogFrame) -> str:
     return f"{_posix_path(frame)} {frame.function} {frame.code}"
+
+
+_MODEL_PATH_PATTERN = lazy_compile(r"modeling_|/models?/|/modules/|/layers/|rotary|attention")
 
 
 def is_model_code(frame: LogFrame) -> bool:
