@@ -1,11 +1,11 @@
-"""Memory of saving and resuming, predicted against real: what a rank's accelerator holds in each of both.
+"""Memory of saving and resuming, predicted against real: what a rank's accelerator and host hold in each of both.
 
     python benchmarks/life_memory.py [--only WORDS]
 
 Each program is trained for real on the CPU (``memory_truth.py``: each tensor counted from its first use to its last),
 saves, and is resumed; the peaks are those between the step before the save and the next forward, and up to the first
 forward of the resumed run. The same command is rehearsed with ``--life train,save,kill,resume``. cuBLAS's workspace,
-which the CPU doesn't have, is left out of what is rehearsed.
+which the CPU doesn't have, is left out of what is rehearsed; and of the save the host, to which a CPU copies nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _trainer(words: str = "", **options: int) -> Cell:
 CELLS = [
     *(_trainer(f"--bf16 --deepspeed z{stage}.json") for stage in (1, 2, 3)),
     _trainer("--adapter --bf16 --deepspeed z2.json"),
-    _trainer("--adapter --kept --bf16 --deepspeed z3.json"),
+    _trainer("--adapter --bf16 --deepspeed z3.json"),
     *(Cell(f"engine.py {stage} wide") for stage in (1, 2, 3)),
     *(Cell(f"engine.py {stage} wide universal", then=4) for stage in (1, 3)),
     Cell("engine.py 2 wide universal", ranks=4),
@@ -108,6 +108,7 @@ def real(cell: Cell, folder: Path) -> dict[str, int]:
         found = [json.loads(answer.read_text()) for answer in answers]
         peaks |= {f"{'save' if life == 'first' else 'resume'} {place}": max(one[place] for one in found)
                   for place in ("accelerator", "host")}  # fmt: skip
+    del peaks["save host"]
     return peaks
 
 
@@ -133,8 +134,9 @@ def predicted(cell: Cell, folder: Path) -> dict[str, int]:
     workspace = max(
         device.by_category.get("workspace", 0) for rank in record.first_life.ranks for device in rank.devices
     )
-    return {"save accelerator": life.costs.save_gpu_bytes - workspace, "save host": life.costs.save_host_bytes,
-            "resume accelerator": life.costs.resume_gpu_bytes, "resume host": life.costs.resume_host_bytes}  # fmt: skip
+    costs = life.costs
+    return {"save accelerator": costs.save_gpu_bytes - workspace, "resume accelerator": costs.resume_gpu_bytes,
+            "resume host": costs.resume_host_bytes}  # fmt: skip
 
 
 def _write(folder: Path) -> None:
@@ -157,14 +159,13 @@ def main() -> int:
                 continue
         told = []
         for key in truth:
-            off = said[key] / truth[key] - 1 if truth[key] else 0.0
+            off = said[key] / truth[key] - 1
             told.append(f"{key} {truth[key] / 2**20:.2f} MiB, rehearsed {said[key] / 2**20:.2f} ({off:+.1%})")
-            if "accelerator" in key:
-                peaks += 1
-                within += abs(off) <= _MOST
+            peaks += 1
+            within += abs(off) <= _MOST
         print(f"{cell.name}: {'; '.join(told)}", flush=True)
-    print(f"{within} of {peaks} peaks of accelerators are within {_MOST:.0%}")
-    return 0 if within == peaks == 2 * len(cells) else 1
+    print(f"{within} of {peaks} peaks of {len(cells)} lives are within {_MOST:.0%}")
+    return 0 if within == peaks == 3 * len(cells) else 1
 
 
 if __name__ == "__main__":
