@@ -3,7 +3,8 @@
     python benchmarks/life_releases.py [--only WORDS]
 
 Each program is rehearsed twice, with ``--with PACKAGE==VERSION``: the broken release has to be told by the finding and
-the state that the thread names, the mended one is GO without it.
+the state that the thread names, the mended one is GO without it. What the second and third lose, and their mended
+releases don't, was seen in real runs on the CPU, where accelerate has no FSDP2 for the first.
 """
 
 from __future__ import annotations
@@ -51,12 +52,8 @@ BUGS = (
     ),
     Bug(
         "https://github.com/huggingface/transformers/issues/46620", "transformers", "5.12.1", "5.22.2",
-        f"{_SERVED} --serve-with 'python saved.py own result'", "python saved.py own", "result-weights-lost",
+        f"{_SERVED} --serve-with 'python saved.py result'", "python saved.py", "result-weights-lost",
         "layer.weight",
-    ),
-    Bug(
-        "https://github.com/huggingface/transformers/issues/46650", "transformers", "5.12.1", "5.22.2",
-        f"{_SERVED} --serve-with 'python saved.py nomic result'", "python saved.py nomic", "result-weights-lost",
     ),
 )  # fmt: skip
 

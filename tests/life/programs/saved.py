@@ -1,13 +1,8 @@
-"""A model of its own class, or one made from a configuration, trained and saved by save_pretrained; or loaded again.
-
-``own``: a class derived from PreTrainedModel, as out of any repository; ``nomic``: NomicBERT, made from its
-configuration. With a folder as the second argument, it is loaded from there and run once.
-"""
+"""A model of its own class, trained and saved by save_pretrained; with a folder, loaded from there and run once."""
 
 import sys
 
 import torch
-import transformers
 from transformers import PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 
@@ -34,35 +29,18 @@ class Own(PreTrainedModel):
         return self.head(self.layer(x).relu())
 
 
-which, *folder = sys.argv[1:]
+folder = sys.argv[1:]
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(1)
-if which == "own":
-    model = Own.from_pretrained(folder[0]) if folder else Own(OwnConfig())
-    batch = {"x": torch.randn(4, 64)}
-else:
-    kind = transformers.NomicBertModel
-    config = transformers.NomicBertConfig(
-        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=100
-    )
-    model = kind.from_pretrained(folder[0]) if folder else kind(config)
-    batch = {"input_ids": torch.randint(0, 100, (4, 16))}
-model.to(device)
-batch = {name: value.to(device) for name, value in batch.items()}
-
-
-def loss():
-    out = model(**batch)
-    return (out if isinstance(out, torch.Tensor) else out.last_hidden_state).float().pow(2).mean()
-
-
+model = (Own.from_pretrained(folder[0]) if folder else Own(OwnConfig())).to(device)
+batch = torch.randn(4, 64).to(device)
 if folder:
     with torch.no_grad():
-        print(float(loss()))
+        print(float(model(batch).sum()))
     sys.exit()
-optimizer = torch.optim.AdamW([value for value in model.parameters() if value.requires_grad], lr=1e-2)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 for step in range(1, 6):
-    loss().backward()
+    model(batch).pow(2).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
     if step == 2:
