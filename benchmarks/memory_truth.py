@@ -1,24 +1,31 @@
 """What a training really takes: one rank of a program, run for real, its memory counted.
 
-    python memory_truth.py ANSWER.json PROGRAM-MODULE ARGUMENTS...
+    python memory_truth.py [--life] ANSWER.json PROGRAM-MODULE ARGUMENTS...
 
 On a machine with a CUDA GPU the program runs on it, and the answer holds ``torch.cuda.max_memory_allocated``,
 ``max_memory_reserved`` and what NVML says the process holds. Elsewhere it runs on the CPU, with real tensors and real
 DeepSpeed over gloo, and the CPU's memory stands for two: what the program asks for as its accelerator's
 (``get_accelerator().current_device_name()``) counts as the accelerator's, all else as the host's. Nothing of gonogo's
 virtual accelerators takes part; each storage is counted from its first tensor to its last.
+
+``--life``: the program saves, or is resumed, and calls ``truth.step_begins`` as each step begins (``tests/life``). On
+the CPU alone, it ends as the first step after the save, or of the resumed run, begins; the peaks are those since the
+last step of an optimizer.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
 import sys
+import types
 import weakref
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -186,17 +193,54 @@ def _name_accelerator(memories: Memories) -> None:
     TrainingArguments.device = property(device)
 
 
-def on_cpu(module: str) -> dict[str, Any]:
-    """Run the program on the CPU; the peaks of both memories."""
+def on_cpu(module: str, *, life: str = "") -> dict[str, Any]:
+    """Run the program on the CPU; the peaks of both memories. ``life``: where the answer goes, if it is one."""
     memories = Memories()
     two_places(memories)  # before DeepSpeed is imported, which keeps some of torch's functions to put them back later
     import deepspeed
+    from deepspeed import ops
 
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False  # gloo alone: nothing is compiled
     deepspeed.init_distributed()  # as transformers does it itself where there is a GPU
+    if life:
+        _end_with_life(memories, life)
     with memories:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     return {"kind": "cpu", "device": _processor(), "accelerator": memories.peak["accelerator"],
             "host": memories.peak["host"]}  # fmt: skip
+
+
+def _end_with_life(memories: Memories, answer: str) -> None:
+    """Give the peaks since the last step, and end the process, as the step after the save or the resume begins."""
+    is_second = os.environ["TRUTH_LIFE"] == "second"
+
+    def step_begins(*_: Any, saved: bool) -> None:
+        if saved or is_second:
+            with open(answer, "w", encoding="utf-8") as file:
+                json.dump(memories.peak, file)
+            torch.distributed.barrier()
+            os._exit(0)
+
+    def step_done(*_: Any) -> None:
+        memories.peak = dict(memories.live)
+
+    importlib.import_module("sitecustomize_of_truth")  # whose Trainer calls it
+    truth = types.ModuleType("truth")
+    truth.step_begins = step_begins  # type: ignore[attr-defined]
+    sys.modules["truth"] = truth
+    if is_second:
+        return
+    from deepspeed import DeepSpeedEngine
+
+    step = DeepSpeedEngine.step
+
+    def step_of_engine(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = step(self, *args, **kwargs)
+        step_done()
+        return result
+
+    DeepSpeedEngine.step = step_of_engine  # type: ignore[method-assign]
+    register_optimizer_step_post_hook(step_done)
 
 
 def on_cuda(module: str) -> dict[str, Any]:
@@ -235,8 +279,12 @@ def _processor() -> str:
 
 
 def main() -> None:
-    _, answer, module, *arguments = sys.argv
+    is_life = sys.argv[1] == "--life"
+    answer, module, *arguments = sys.argv[2 if is_life else 1 :]
     sys.argv = [module, *arguments]
+    if is_life:
+        on_cpu(module, life=answer)
+        sys.exit("the program ended before its life")
     found = on_cuda(module) if torch.cuda.is_available() else on_cpu(module)
     with open(answer, "w", encoding="utf-8") as file:
         json.dump(found, file)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -236,8 +238,11 @@ _FILES = {
 }
 
 
-def write_project(folder: Path, framework: str | None = None) -> None:
-    """The programs, and the configurations that their arguments name; for a framework's own command, model and data."""
+def write_project(folder: Path, framework: str | None = None, base: Mapping[str, int] = MappingProxyType({})) -> None:
+    """The programs, and the configurations that their arguments name; for a framework's own command, model and data.
+
+    ``base``: what the configuration of the model in ``base/`` has otherwise.
+    """
     if framework is not None:
         make_project(folder)
         for name, words in _RECIPES.items():
@@ -249,28 +254,32 @@ def write_project(folder: Path, framework: str | None = None) -> None:
         target.write_bytes(path.read_bytes())
     for name, content in _FILES.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    _write_base(folder)
+    _write_base(folder, base)
 
 
-def _write_base(folder: Path) -> None:
+def _write_base(folder: Path, changed: Mapping[str, int]) -> None:
     """A small Qwen2 with weights in ``base/``."""
     base = folder / "base"
     base.mkdir()
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 200, **changed}
     config = {
-        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
-        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200,
-        "tie_word_embeddings": False, "dtype": "float32",
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "tie_word_embeddings": False, "dtype": "float32", **sizes,
     }  # fmt: skip
     (base / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    shapes = {"model.embed_tokens.weight": (200, 64), "model.norm.weight": (64,), "lm_head.weight": (200, 64)}
+    hidden, inner, words = (sizes[name] for name in ("hidden_size", "intermediate_size", "vocab_size"))
+    shapes = {
+        "model.embed_tokens.weight": (words, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (words, hidden)
+    }  # fmt: skip
     for number in range(2):
         layer = f"model.layers.{number}"
-        shapes |= {f"{layer}.{name}_layernorm.weight": (64,) for name in ("input", "post_attention")}
-        shapes |= {f"{layer}.mlp.{name}_proj.weight": (128, 64) for name in ("gate", "up")}
-        shapes |= {f"{layer}.mlp.down_proj.weight": (64, 128), f"{layer}.self_attn.o_proj.weight": (64, 64)}
-        for name, size in (("q", 64), ("k", 32), ("v", 32)):
+        shapes |= {f"{layer}.{name}_layernorm.weight": (hidden,) for name in ("input", "post_attention")}
+        shapes |= {f"{layer}.mlp.{name}_proj.weight": (inner, hidden) for name in ("gate", "up")}
+        shapes |= {f"{layer}.mlp.down_proj.weight": (hidden, inner)}
+        shapes |= {f"{layer}.self_attn.o_proj.weight": (hidden, hidden)}
+        for name, size in (("q", hidden), ("k", hidden // 2), ("v", hidden // 2)):
             shapes |= {
-                f"{layer}.self_attn.{name}_proj.weight": (size, 64),
+                f"{layer}.self_attn.{name}_proj.weight": (size, hidden),
                 f"{layer}.self_attn.{name}_proj.bias": (size,),
             }
     drawn = np.random.default_rng(5)

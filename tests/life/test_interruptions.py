@@ -11,17 +11,36 @@ from interruptions import CELLS, TRUTH, said
 
 from gonogo.confinement.trees import OPAQUE
 from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, SavedTensor
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord, UnsupportedPart
 from gonogo.finding.lives.life_report import CounterRow, CounterStatus, DataStatus, LifeReport, StateRow
 from gonogo.rehearse import interruptions
 from gonogo.rehearse.interruptions import (
     SaveMoment,
     _files_with_state,
     _files_written_by,
+    _is_due_to_kill,
     restore_tree_at,
     save_moments,
     write_events,
 )
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "is_own"),
+    [
+        ("FileNotFoundError", "ck/step2/rank_1.pt", True),
+        ("FileNotFoundError", "FileNotFoundError: [Errno 2]", True),
+        ("FileNotFoundError", "data/rows.json", False),
+        ("RuntimeError", "ck/step2/rank_1.pt", False),
+        ("FileNotFoundError", "", False),
+    ],
+)
+def test_a_file_that_the_kill_left_out_is_why_the_resume_raises(error: str, what: str, is_own: bool) -> None:
+    """Also where it is told as a file that isn't on this machine: that rank stopped at it, the other waits for it."""
+    failure = Failure(error, "[Errno 2] No such file or directory: 'ck/step2/rank_1.pt'", (), "load", 0)
+    rank = RankRecord(1, 1, "cuda:1", "unsupported", failure=failure, unsupported=[UnsupportedPart(what, "", "")])
+    assert _is_due_to_kill(rank, failure) is is_own
+    assert _is_due_to_kill(RankRecord(1, 1, "cuda:1", "raised", failure=failure), failure)
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:

@@ -45,6 +45,22 @@ def test_the_file_of_a_stream_is_known_through_what_wraps_it(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_collections_are_as_usual_from_the_first_loaded_file_on(folder: Path) -> None:
+    """A converter has no parameters: what it has loaded, and drops, would else be counted up to its end."""
+    found = answers(
+        folder,
+        """
+        import gc, torch
+        torch.save({"a": torch.empty(1 << 20)}, "a.pt")
+        gc.set_threshold(100_000, 50, 100)  # as while frameworks are imported
+        torch.load("a.pt")
+        answer(threshold=gc.get_threshold()[0])
+        """,
+    )
+    assert found["threshold"] < 100_000
+
+
+@pytest.mark.slow
 def test_torch_save_and_load(folder: Path) -> None:
     found = answers(
         folder,

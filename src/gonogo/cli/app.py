@@ -230,6 +230,7 @@ def rehearse(
         from gonogo.rehearse.lives import StageCommands, check_life_options, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.resumed_launch import with_life_of_resume
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.what_if.changed_run import rehearse_with
@@ -264,6 +265,8 @@ def rehearse(
         )
         check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
         request = with_job_from_file(request)
+        if not (set_ or also or synthetic_batch is not None):
+            request = with_life_of_resume(request, own_ranks=ranks.strip().lower() == AUTO)
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):

@@ -130,6 +130,7 @@ def cure(
         from gonogo.rehearse.lives import StageCommands, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
+        from gonogo.rehearse.resumed_launch import with_life_of_resume
         from gonogo.rehearse.workers.scratch import scratch_folder
         from gonogo.report.answer.command_placeholders import with_invocation
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
@@ -157,9 +158,10 @@ def cure(
             resume_with=resume_with,
             stage_commands=commands,
         )
+        rehearsal = with_life_of_resume(with_job_from_file(rehearsal), own_ranks=ranks is None)
         request = CureRequest(
-            with_job_from_file(rehearsal),
-            own_ranks=ranks is None and not stages,
+            rehearsal,
+            own_ranks=ranks is None and not rehearsal.life,
             budget=budget,
             allow_training_changes=allow_training_changes,
             upstream=upstream,

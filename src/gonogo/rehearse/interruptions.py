@@ -26,6 +26,8 @@ _MAX_MESSAGE_CHARS = 120
 """The length to which an exception's message is cut."""
 _MAX_LOST = 3
 """States that are named as lost."""
+_FILE_ERRORS = ("FileNotFoundError", "NotADirectoryError", "OSError")
+"""Errors of a missing file, which the record of what couldn't be rehearsed names instead of them."""
 _NOTHING = Text("", "")
 _DATA = translated("training data")
 _READ_STATUSES = ("restored", "other-dtype", "partly")
@@ -411,7 +413,12 @@ def _is_due_to_kill(rank: RankRecord, failure: Failure) -> bool:
     """Whether the program itself raised the failure, or a file that the kill left missing caused it."""
     if rank.outcome == "raised":
         return True
-    return any(one.what.startswith(f"{failure.type.rpartition('.')[2]}: ") for one in rank.unsupported)
+    error = failure.type.rpartition(".")[2]
+    is_file = error in _FILE_ERRORS
+    return any(
+        one.what.startswith(f"{error}: ") or (is_file and one.what != "" and one.what in failure.message)
+        for one in rank.unsupported
+    )
 
 
 def _lost_states(life: LifeReport, whole: LifeReport, *, counters: bool = True) -> Iterator[Text]:

@@ -67,6 +67,7 @@ from gonogo.rehearse.ranks.sample import add_ranks_for_batch_shapes, is_sample
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
+from gonogo.rehearse.resumed_launch import give_name, missing_checkpoint
 from gonogo.rehearse.shell.devices import install_smi_program
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
@@ -100,6 +101,11 @@ _GPUS_ASSUMED = Reason(
         "example, says otherwise"
     ),
     rehearse_again("--gpus", "{half}x{name}", purpose=Purpose.COUNT_OF_NODE),
+)
+
+_MADE_CHECKPOINT = translated(
+    "{path} isn't on this machine: the run was started without it, and resumed from what that saved ({saved}), under "
+    "its name; what the real one has is unknown"
 )
 
 
@@ -149,13 +155,19 @@ def _run_lives(
     if request.keep is not None:
         request.keep.mkdir(parents=True, exist_ok=True)
     first_pass = LifePass("first")
-    record = first = run_life(request, requested_machine, 1, first_pass)
+    missing = None
+    if "resume" in request.life and not request.kill_between_writes and not {*RESULT_STAGES} & {*request.life}:
+        missing = missing_checkpoint(request.command, request.steps)
+    started = request if missing is None else dataclasses.replace(request, command=missing.first_command)
+    record = first = run_life(started, requested_machine, 1, first_pass)
     first.life_stages = request.life
     if not has_saved_checkpoint(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
     first.checkpoint_bytes = written_file_sizes(tree, first.ranks)
     notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size, first.checkpoint_bytes))
+    if missing is not None and (saved := give_name(tree, first, missing.path)) is not None:
+        notes.append(_MADE_CHECKPOINT.format(path=missing.path, saved=saved))
     number, second = 1, None
     if "resume" in request.life:
         machine = requested_machine
@@ -170,7 +182,8 @@ def _run_lives(
         number = 2
         second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement, first=first)
         record = second = run_life(part, machine, number, second_pass)
-        record.life_stages, record.resumes_as_given = request.life, command == list(request.command)
+        record.life_stages = request.life
+        record.resumes_as_given = missing is None and command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
     if second is not None and not is_completed(second):
         return second

@@ -2,7 +2,8 @@
 
 Of the other arguments ``universal`` converts the checkpoint before it is loaded (in a ``process`` of its own),
 ``consolidated`` makes one file of weights of it by zero_to_fp32, and ``optimizer``, ``scheduler``, ``prefix`` and
-``seen`` leave that out of the resume. ``each`` saves again after it was resumed, into another folder.
+``seen`` leave that out of the resume. ``each`` saves again after it was resumed, into another folder; ``wide`` is a
+larger model.
 """
 
 import json
@@ -40,7 +41,8 @@ if resumes and "universal" in without:
     dist.barrier()
     config["checkpoint"] = {"load_universal": True}
 torch.manual_seed(1 if not resumes else 2)
-model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8))
+width = 32_768 if "wide" in without else 128
+model = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 8))
 if resumes and "consolidated" in without:
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 

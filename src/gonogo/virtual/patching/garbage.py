@@ -1,6 +1,7 @@
 """Tunes Python's garbage collector for the import of frameworks, whose objects it would traverse over and over.
 
-From the first parameter on it works as in any program, since it frees tensors, and when they are freed is measured.
+From the first parameter or loaded file on it works as in any program, since it frees tensors, and when they are freed
+is measured.
 """
 
 from __future__ import annotations

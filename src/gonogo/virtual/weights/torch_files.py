@@ -21,6 +21,7 @@ import torch
 from gonogo.virtual import private
 from gonogo.virtual.generators import check_rng_state
 from gonogo.virtual.origins import record_read, split_location
+from gonogo.virtual.patching.garbage import restore_gc_thresholds
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
@@ -156,6 +157,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         **arguments: Any,
     ) -> Any:
         """Like ``torch.load``; large tensors have no values."""
+        restore_gc_thresholds()  # its unpickler is a cycle, which keeps what was loaded up to the next collection
         path = _path_of(f)
         if path is not None and path.endswith(".safetensors"):
             return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **arguments)
