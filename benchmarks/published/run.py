@@ -10,6 +10,9 @@ all but the data or the way of reading; B+: the lengths of the data are unknown;
 the command is run as it stands, and what had to be replaced (data that can't be had) is said in the row's file. Rows
 that can't be rehearsed stay, with the reason.
 
+A program that measures many cases prints a line ``figure of CASE: N GiB`` for each, as it asks torch for its peak; its
+rows have ``means = "printed"`` and their CASE as ``figure``. Rows with the same command have one rehearsal.
+
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -43,7 +47,8 @@ PROGRAMS = HERE / "programs"
 _TIMEOUT = 1800
 _OF_A_STEP = ("forward", "backward", "step")
 _GIB = 1 << 30
-_OF_AN_ANSWER = ("verdict", "outcome", "allocated", "reserved")
+_FIGURE = re.compile(r"^figure of (?P<case>.+): (?P<gib>[0-9.e-]+) GiB$", re.MULTILINE)
+_OF_AN_ANSWER = ("verdict", "outcome", "allocated", "reserved", "printed")
 """What is kept of a row's first answer when it is run again."""
 _TOLD = ("completed", "out-of-memory")
 """Outcomes of a rank whose peak is known."""
@@ -176,7 +181,9 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     step = (report.get("rehearsal") or {}).get("seconds_of_step")
     if step is not None:
         found["seconds_of_step"] = round(step, 5)
-    if (records / "rehearsal.json").exists():
+    if row["means"] == "printed":
+        found["figures"] = printed(records)
+    elif (records / "rehearsal.json").exists():
         keep_work(row, records / "rehearsal.json")
     shutil.rmtree(records)
     ranks = (report.get("rehearsal") or {}).get("ranks", [])
@@ -193,6 +200,19 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
         "reserved": round(fullest["peak_reserved_bytes"] / _GIB, 4),
         "by_category": {name: round(count / _GIB, 4) for name, count in fullest["by_category"].items() if count},
     }
+
+
+def printed(records: Path) -> dict[str, float]:
+    """What the program printed of the cases that it measured."""
+    output = (path.read_text(encoding="utf-8", errors="replace") for path in records.glob("rank-*/output.log"))
+    return {line["case"]: float(line["gib"]) for text in output for line in _FIGURE.finditer(text)}
+
+
+def of_case(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A rehearsal's result for one of the cases that its program measures."""
+    own = {name: result[name] for name in ("verdict", "seconds", "told") if name in result}
+    gib = result.get("figures", {}).get(row["figure"])
+    return own if gib is None else {**own, "printed": round(gib, 6)}
 
 
 def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any]:
@@ -230,13 +250,21 @@ def main() -> int:
         cache = (asked.cache or Path(temporary)).resolve()
         cache.mkdir(parents=True, exist_ok=True)
         known = results()
+        shared: dict[tuple[str, ...], dict[str, Any]] = {}  # what a rehearsal of several rows gave
         for row in rows():
             name = title(row)
             if asked.names and not any(part in name or part == row["file"] for part in asked.names):
                 continue
             if "not_rehearsed" in row or (not asked.again and known.get(name, {}).get("command") == command_of(row)):
                 continue
-            result = {"row": name, "command": command_of(row), **run(row, asked.mirrors, cache)}
+            if row.get("means") == "printed":
+                of_these = (row["project"], row["commit"], row["gpus"], command_of(row))
+                if of_these not in shared:
+                    shared[of_these] = run(row, asked.mirrors, cache)
+                found = of_case(row, shared[of_these])
+            else:
+                found = run(row, asked.mirrors, cache)
+            result = {"row": name, "command": command_of(row), **found}
             keep(result)
             print(tables.line(row, result), flush=True)
     return 0

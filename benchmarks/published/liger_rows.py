@@ -1,0 +1,97 @@
+"""rows/liger.toml of the figures that Liger-Kernel's repository keeps of its benchmarks.
+
+    python benchmarks/published/liger_rows.py MIRROR > benchmarks/published/rows/liger.toml
+
+MIRROR is a clone of linkedin/Liger-Kernel. Drawn: all figures of memory in ``benchmark/data/all_benchmark_data.csv`` at
+HEAD that were taken on data-center GPUs, of a forward and a backward pass ("full"); of each kernel, GPU, provider and
+configuration the one of the largest size. A figure's program is that of the commit that put it into the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+FIGURES = "benchmark/data/all_benchmark_data.csv"
+GPUS = {
+    "NVIDIA A100-SXM4-80GB": "A100-80G",
+    "NVIDIA H100 80GB HBM3": "H100-80G",
+    "NVIDIA H100 PCIe": "H100-80G",
+    "NVIDIA B200": "B200",
+}
+TRANSFORMERS = {
+    "2024-09": "4.44.2", "2024-10": "4.45.2", "2024-11": "4.46.2", "2024-12": "4.46.3", "2025-03": "4.49.0",
+    "2025-05": "4.52.3", "2025-06": "4.52.4", "2025-07": "4.53.2", "2025-08": "4.55.0",
+}  # fmt: skip
+"""The release of the month; the later ones are rehearsed with that of constraints.txt."""
+HEAD = """\
+# Liger-Kernel's benchmarks of its kernels, beside those of PyTorch, transformers and Megatron-LM that they replace: the
+# most bytes allocated during a forward and a backward pass, as its scripts measure them; written by liger_rows.py,
+# which says how the rows were drawn. An H100 PCIe is rehearsed as an H100 SXM. torch is that of constraints.txt.
+framework = "Liger-Kernel"
+project = "linkedin/Liger-Kernel"
+folder = "benchmark/scripts"
+completeness = "A"
+means = "printed"
+said = "torch.cuda.max_memory_allocated of one pass, median of ten"
+"""
+
+
+def git(mirror: str, *words: str) -> str:
+    return subprocess.run(["git", "-C", mirror, *words], capture_output=True, text=True, check=True).stdout
+
+
+def put_in_by(mirror: str, figure: dict[str, str], known: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """The commit that put a figure into the file, and the script that measures it there."""
+    when = f"{figure['timestamp']},{figure['liger_version']}"
+    if when not in known:
+        commit = git(mirror, "log", "--reverse", "--format=%H", "-S", when, "--", FIGURES).split()[0]
+        named = git(mirror, "grep", "-l", f'"{figure["kernel_name"]}"', commit, "--", "benchmark/scripts/benchmark_*.py")
+        known[when] = commit, named.split()[0].rpartition("/")[2]
+    return known[when]
+
+
+def main(mirror: str) -> None:
+    largest: dict[tuple[str, ...], dict[str, str]] = {}
+    for figure in csv.DictReader(io.StringIO(git(mirror, "show", f"HEAD:{FIGURES}"))):
+        drawn = figure["metric_name"] == "memory" and figure["kernel_operation_mode"] == "full"
+        if not drawn or figure["gpu_name"] not in GPUS:
+            continue
+        of = tuple(figure[name] for name in ("kernel_name", "gpu_name", "kernel_provider", "extra_benchmark_config_str"))
+        if of not in largest or float(figure["x_value"]) > float(largest[of]["x_value"]):
+            largest[of] = figure
+    known: dict[str, tuple[str, str]] = {}
+    print(HEAD)
+    names: set[str] = set()
+    for figure in largest.values():
+        commit, script = put_in_by(mirror, figure, known)
+        x = float(figure["x_value"])
+        case = f"{figure['kernel_name']} full {figure['kernel_provider']} {figure['x_name']}={int(x) if x == int(x) else x}"
+        name = f"{figure['kernel_name']}, {figure['kernel_provider']}, {case.rpartition(' ')[2]}, {GPUS[figure['gpu_name']]}"
+        if name in names:
+            name += ", " + "".join(c for c in figure["extra_benchmark_config_str"] if c not in '{}"')
+        names.add(name)
+        row = {
+            "name": name,
+            "strategy": figure["kernel_provider"],
+            "commit": commit,
+            "date": figure["timestamp"][:10],
+            "gpus": f"1x{GPUS[figure['gpu_name']]}",
+            "command": f"python {{programs}}/liger_benchmark.py {script}",
+            "figure": f"{case} {figure['extra_benchmark_config_str']}",
+            "published": round(float(figure["y_value_50"]) / 1024, 6),
+            "source": f"https://github.com/linkedin/Liger-Kernel/blob/{commit}/{FIGURES}",
+        }
+        print("[[row]]")
+        for key, value in row.items():
+            print(f"{key} = {json.dumps(value)}")
+        if figure["timestamp"][:7] in TRANSFORMERS:
+            print("with = " + json.dumps([f"transformers=={TRANSFORMERS[figure['timestamp'][:7]]}"]))
+        print("python = " + json.dumps([f"liger-kernel=={figure['liger_version']}"]) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
