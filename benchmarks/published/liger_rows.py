@@ -49,7 +49,9 @@ def put_in_by(mirror: str, figure: dict[str, str], known: dict[str, tuple[str, s
     when = f"{figure['timestamp']},{figure['liger_version']}"
     if when not in known:
         commit = git(mirror, "log", "--reverse", "--format=%H", "-S", when, "--", FIGURES).split()[0]
-        named = git(mirror, "grep", "-l", f'"{figure["kernel_name"]}"', commit, "--", "benchmark/scripts/benchmark_*.py")
+        named = git(
+            mirror, "grep", "-l", f'"{figure["kernel_name"]}"', commit, "--", "benchmark/scripts/benchmark_*.py"
+        )
         known[when] = commit, named.split()[0].rpartition("/")[2]
     return known[when]
 
@@ -60,37 +62,50 @@ def main(mirror: str) -> None:
         drawn = figure["metric_name"] == "memory" and figure["kernel_operation_mode"] == "full"
         if not drawn or figure["gpu_name"] not in GPUS:
             continue
-        of = tuple(figure[name] for name in ("kernel_name", "gpu_name", "kernel_provider", "extra_benchmark_config_str"))
+        of = tuple(
+            figure[name] for name in ("kernel_name", "gpu_name", "kernel_provider", "extra_benchmark_config_str")
+        )
         if of not in largest or float(figure["x_value"]) > float(largest[of]["x_value"]):
             largest[of] = figure
     known: dict[str, tuple[str, str]] = {}
-    print(HEAD)
-    names: set[str] = set()
+    rows: list[tuple[tuple[str, ...], dict[str, str], dict[str, object]]] = []
+    replaced: dict[tuple[str, ...], str] = {}  # the row of what Liger's kernel replaces
     for figure in largest.values():
         commit, script = put_in_by(mirror, figure, known)
         x = float(figure["x_value"])
-        case = f"{figure['kernel_name']} full {figure['kernel_provider']} {figure['x_name']}={int(x) if x == int(x) else x}"
-        name = f"{figure['kernel_name']}, {figure['kernel_provider']}, {case.rpartition(' ')[2]}, {GPUS[figure['gpu_name']]}"
-        if name in names:
+        size = f"{figure['x_name']}={int(x) if x == int(x) else x}"
+        name = f"{figure['kernel_name']}, {figure['kernel_provider']}, {size}, {GPUS[figure['gpu_name']]}"
+        if any(name == row["name"] for _, _, row in rows):
             name += ", " + "".join(c for c in figure["extra_benchmark_config_str"] if c not in '{}"')
-        names.add(name)
-        row = {
+        row: dict[str, object] = {
             "name": name,
             "strategy": figure["kernel_provider"],
             "commit": commit,
             "date": figure["timestamp"][:10],
             "gpus": f"1x{GPUS[figure['gpu_name']]}",
             "command": f"python {{programs}}/liger_benchmark.py {script}",
-            "figure": f"{case} {figure['extra_benchmark_config_str']}",
+            "figure": f"{figure['kernel_name']} full {figure['kernel_provider']} {size} {figure['extra_benchmark_config_str']}",
             "published": round(float(figure["y_value_50"]) / 1024, 6),
             "source": f"https://github.com/linkedin/Liger-Kernel/blob/{commit}/{FIGURES}",
+            "python": [f"liger-kernel=={figure['liger_version']}"],
         }
+        if figure["timestamp"][:7] in TRANSFORMERS:
+            row["with"] = [f"transformers=={TRANSFORMERS[figure['timestamp'][:7]]}"]
+        where = (figure["kernel_name"], figure["gpu_name"], figure["extra_benchmark_config_str"], figure["x_value"])
+        if not figure["kernel_provider"].startswith("liger"):
+            replaced.setdefault(where, name)
+        rows.append((where, figure, row))
+    print(HEAD)
+    for where, figure, row in rows:
+        if figure["kernel_provider"].startswith("liger") and where in replaced:
+            row |= {
+                "against": replaced[where],
+                "differs": f"{figure['kernel_provider']}, not {replaced[where].split(', ')[1]}",
+            }
         print("[[row]]")
         for key, value in row.items():
             print(f"{key} = {json.dumps(value)}")
-        if figure["timestamp"][:7] in TRANSFORMERS:
-            print("with = " + json.dumps([f"transformers=={TRANSFORMERS[figure['timestamp'][:7]]}"]))
-        print("python = " + json.dumps([f"liger-kernel=={figure['liger_version']}"]) + "\n")
+        print()
 
 
 if __name__ == "__main__":

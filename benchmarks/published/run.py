@@ -13,6 +13,9 @@ that can't be rehearsed stay, with the reason.
 A program that measures many cases prints a line ``figure of CASE: N GiB`` for each, as it asks torch for its peak; its
 rows have ``means = "printed"`` and their CASE as ``figure``. Rows with the same command have one rehearsal.
 
+Two rows whose recipes differ in one setting are a pair: one names the other as ``against``, and the setting as
+``differs``.
+
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
@@ -245,6 +248,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.write:
         tables.write(rows(), results())
+        print(tables.pair_summary(tables.compared(rows(), results()), "en"))
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         cache = (asked.cache or Path(temporary)).resolve()
