@@ -27,6 +27,7 @@ TRANSFORMERS = {
     "2025-05": "4.52.3", "2025-06": "4.52.4", "2025-07": "4.53.2", "2025-08": "4.55.0",
 }  # fmt: skip
 """The release of the month; the later ones are rehearsed with that of constraints.txt."""
+OF_A_SERIES = ("kernel_name", "gpu_name", "kernel_provider", "extra_benchmark_config_str")
 HEAD = """\
 # Liger-Kernel's benchmarks of its kernels, beside those of PyTorch, transformers and Megatron-LM that they replace: the
 # most bytes allocated during a forward and a backward pass, as its scripts measure them; written by liger_rows.py,
@@ -84,7 +85,9 @@ def main(mirror: str) -> None:
             "date": figure["timestamp"][:10],
             "gpus": f"1x{GPUS[figure['gpu_name']]}",
             "command": f"python {{programs}}/liger_benchmark.py {script}",
-            "figure": f"{figure['kernel_name']} full {figure['kernel_provider']} {size} {figure['extra_benchmark_config_str']}",
+            "figure": " ".join(
+                (figure["kernel_name"], "full", figure["kernel_provider"], size, figure["extra_benchmark_config_str"])
+            ),
             "published": round(float(figure["y_value_50"]) / 1024, 6),
             "source": f"https://github.com/linkedin/Liger-Kernel/blob/{commit}/{FIGURES}",
             "python": [f"liger-kernel=={figure['liger_version']}"],

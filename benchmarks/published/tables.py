@@ -80,7 +80,7 @@ class Compared(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two rows whose recipes differ in one setting; the other row is named by ``against``, the setting by ``differs``."""
+    """Two rows whose recipes differ in one setting, which the row calls ``differs``; ``against`` names the other."""
 
     one: Compared
     other: Compared
@@ -118,8 +118,10 @@ def pair_summary(found: list[Compared], language: str) -> str:
     head = ("", words["changed"].format(_STEP), words["sign"], words["size"].format(_STEP_NEAR), words["unchanged"])
     every = pairs_of(found)
     groups = [(f"**{words['all']}**", every)]
-    for name in sorted({pair.one.row["framework"] for pair in every}):
-        groups.append((f"{words['framework']}: {name}", [pair for pair in every if pair.one.row["framework"] == name]))
+    groups += [
+        (f"{words['framework']}: {name}", [pair for pair in every if pair.one.row["framework"] == name])
+        for name in sorted({pair.one.row["framework"] for pair in every})
+    ]
     rows = []
     for name, pairs in groups:
         steps = [pair for pair in pairs if pair.is_step(pair.published)]

@@ -27,9 +27,9 @@ def restore_gc_thresholds() -> None:
 
 
 def free_frames_of_imports() -> Callable[[], None]:
-    """Free the frames that the import of ``torch._dynamo`` leaves in cycles, and with them their tensors; returns the undo.
+    """Free the frames that the import of ``torch._dynamo`` leaves in cycles, with their tensors; returns the undo.
 
-    ``torch.fx.wrap`` keeps its own frame, hence all of its callers'. On an accelerator an operator imports nothing; here
-    its meta kernel may, in the middle of the program's step.
+    ``torch.fx.wrap`` keeps its own frame, hence all of its callers'. On an accelerator an operator imports nothing; its
+    meta kernel may, in the middle of the program's step.
     """
     return after_import("torch._dynamo", lambda module: gc.collect())
