@@ -2,7 +2,8 @@
 
     python torchao_low_bit.py benchmark_low_bit_adam.py --model … --optim …     # in a checkout's benchmarks
 
-Replaced: the pretrained weights, by random ones; the images of resisc45 (256 x 256, 18,900 to train), by black ones; wandb, which the program disables.
+Replaced: the pretrained weights, by random ones; the images of resisc45 (256 x 256, 18,900 to train), by black ones;
+wandb, which the program disables.
 """
 
 import runpy
