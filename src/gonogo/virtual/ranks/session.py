@@ -60,6 +60,7 @@ from gonogo.virtual.operators import (
     native_functions,
     normalization,
     refusals,
+    softmax,
     subclasses,
     writes,
 )
@@ -90,7 +91,7 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 _REPEATS_QUESTION = "whether this micro-batch repeats the one before"
 _END_BY_OUTCOME: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
+__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "softmax", "writes"]
 
 
 class Session:
