@@ -1,7 +1,8 @@
-"""Batch normalization across ranks (``nn.SyncBatchNorm``), whose operators only have CUDA kernels.
+"""Normalization whose operators only have CUDA kernels: across ranks (``nn.SyncBatchNorm``), and RMSNorm as one kernel.
 
-Shapes and dtypes follow torch's ``aten/src/ATen/native/cuda/Normalization.cu``: statistics have one value per
-channel, in float32 for 16-bit inputs.
+Shapes and dtypes follow torch's ``aten/src/ATen/native/cuda/Normalization.cu`` and ``layer_norm_kernel.cu``: statistics
+have one value per channel or row, in float32 for 16-bit inputs. Without a kernel of its own RMSNorm is composed of
+other operators, as on a CPU, and keeps what each of those needs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def install() -> Callable[[], None]:
     library: Any = torch.library.Library("aten", "IMPL", "Meta")  # type: ignore[no-untyped-call]
     has_rule: Any = vars(torch._C)["_dispatch_has_kernel_for_dispatch_key"]
     for name, rule in _RULES.items():
-        if not has_rule(f"aten::{name}", "Meta"):
+        if hasattr(torch.ops.aten, name) and not has_rule(f"aten::{name}", "Meta"):
             library.impl(name, rule)
     return functools.partial(private.unregister_library, library)
 
@@ -31,6 +32,12 @@ def _empty_statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
     dtype = torch.promote_types(tensor.dtype, torch.float32)
     mean = tensor.new_empty((tensor.shape[1],), dtype=dtype)
     return mean, torch.empty_like(mean)
+
+
+def _rms_norm(tensor: torch.Tensor, shape: list[int], *others: Any) -> _Statistics:
+    kept = (*tensor.shape[: tensor.dim() - len(shape)], *(1 for _ in shape))
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format), tensor.new_empty(kept, dtype=dtype)
 
 
 def _empty_like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
@@ -58,6 +65,7 @@ def _batch_norm_reductions(
 
 
 _RULES = {
+    "_fused_rms_norm": _rms_norm,
     "batch_norm_stats": _empty_statistics,
     "batch_norm_update_stats": _empty_statistics,
     "batch_norm_gather_stats": _empty_statistics,
