@@ -44,6 +44,17 @@ for reduce, taken in ((lambda: gradient.sum(0), 128 << 20), (lambda: gradient.su
     del result
     assert torch.cuda.memory_allocated() == before
 """,
+    "RMSNorm is one kernel, which keeps one number a row": """
+if hasattr(torch.ops.aten, "_fused_rms_norm"):
+    inputs = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    norm = torch.nn.RMSNorm(1024, device="cuda", dtype=torch.bfloat16)
+    before = torch.cuda.memory_allocated()
+    output = norm(inputs)
+    assert output.dtype == torch.bfloat16
+    assert torch.cuda.memory_allocated() - before == (2 << 20) + (4 << 10)
+    output.sum().backward()
+    assert inputs.grad.shape == inputs.shape and norm.weight.grad.shape == (1024,)
+""",
 }
 
 

@@ -24,7 +24,7 @@ def install() -> Callable[[], None]:
     has_rule: Any = vars(torch._C)["_dispatch_has_kernel_for_dispatch_key"]
     for name, rule in _RULES.items():
         if hasattr(torch.ops.aten, name) and not has_rule(f"aten::{name}", "Meta"):
-            library.impl(name, rule)
+            private.register_meta(library, name, rule)
     return functools.partial(private.unregister_library, library)
 
 
