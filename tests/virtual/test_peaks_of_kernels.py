@@ -44,6 +44,17 @@ for reduce, taken in ((lambda: gradient.sum(0), 128 << 20), (lambda: gradient.su
     del result
     assert torch.cuda.memory_allocated() == before
 """,
+    "a model that the program has let go is free once another one is trained": """
+def train(width):
+    layer = torch.nn.Linear(width, width, device="cuda")
+    layer(torch.ones(4, width, device="cuda")).sum().backward()
+    return layer
+
+train(1024)
+kept = train(8)
+held = torch.cuda.memory_allocated() - (64 << 20)  # cuBLAS's
+assert held < 1 << 20, held
+""",
     "RMSNorm is one kernel, which keeps one number a row": """
 if hasattr(torch.ops.aten, "_fused_rms_norm"):
     inputs = torch.randn(4, 256, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)

@@ -52,6 +52,14 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     return patches.undo
 
 
+def _drop_root_that_is_gone(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    """Let the first trained model go, with its parameters, if the program has: it now trains another one."""
+    held = lifecycle.trained_root
+    if sys.getrefcount(held) <= _OWN_REFERENCES:
+        modules.forget(held)
+        lifecycle.trained_root = root
+
+
 def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
     if lifecycle.in_backward:
         lifecycle.seen.recompute(root)
@@ -69,6 +77,8 @@ def _enter_root(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -
             if not lifecycle.has_engine:
                 _count_parameters(root, lifecycle)
             assign_model_owners(root, modules)
+        elif lifecycle.trained_root is not root:
+            _drop_root_that_is_gone(lifecycle, modules, root)
         modules.watch_gradients(root)
         lifecycle.enter("forward")
     elif lifecycle.step and not trains:
@@ -299,6 +309,8 @@ _MAX_BATCHES_TO_FINISH = 64
 _LOOKED_AHEAD, _FEW = 64, 8
 """Batches to prefetch from a data set without a length, to compare the counts of ranks; fewer of large ones."""
 _LARGE = 4 << 20
+_OWN_REFERENCES = 3
+"""References to the trained model that are gonogo's: its own, and two of whoever counts them."""
 _READ_SECONDS, _READ_CLOCK = 6.0, 20.0
 """Remaining data is read without running it if that takes at most this long, in CPU and wall-clock seconds."""
 _MAX_ODD_REHEARSED = 2 * MAX_ODD_BATCHES
