@@ -14,6 +14,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.mode import HANDLERS, VirtualMode
+from gonogo.virtual.tensor import Spec
 
 _Statistics = tuple[torch.Tensor, torch.Tensor]
 
@@ -74,3 +76,17 @@ _RULES = {
     "batch_norm_backward_reduce": _batch_norm_reductions,
     "batch_norm_backward_elemt": _empty_gradient,
 }
+
+
+def _backward_of_rows(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The backward of LayerNorm and RMSNorm, whose CUDA kernels need a contiguous gradient and input."""
+    sizes = [one.numel() * one.element_size() for one in args[:2] if one.is_cuda and not one.is_contiguous()]
+    copies = [mode._new_tensor(Spec.of((size,), (1,), torch.uint8, args[0].device), size) for size in sizes]
+    result = mode.run(mode.operator(func), args, kwargs)
+    del copies
+    return result
+
+
+for _name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):
+    if hasattr(torch.ops.aten, _name):
+        HANDLERS[getattr(torch.ops.aten, _name).default] = _backward_of_rows
