@@ -26,6 +26,8 @@ first answer where it is not the first.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -35,6 +37,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +80,28 @@ def results() -> dict[str, dict[str, Any]]:
 
 def keep(result: dict[str, Any]) -> None:
     """Put a result in its row's place, beside what the first answer to the same command was."""
-    known = results()
-    before = known.get(result["row"], {})
-    if before.get("command") == result["command"]:
-        result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
-    kept = {**known, result["row"]: result}
-    RESULTS.write_text("".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)), encoding="utf-8")
+    with one_at_a_time():
+        known = results()
+        before = known.get(result["row"], {})
+        if before.get("command") == result["command"]:
+            result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
+        kept = {**known, result["row"]: result}
+        replace(RESULTS, "".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)))
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Several runners may keep their answers in the same files."""
+    with Path(__file__).open(encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file as a whole, so that nobody reads a part of it."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
 def keep_work(row: dict[str, Any], record: Path) -> None:
@@ -98,11 +117,12 @@ def keep_work(row: dict[str, Any], record: Path) -> None:
     parts = [part for part in rank["work"] if part["step"] == last and part["phase"] in _OF_A_STEP]
     line = {"row": title(row), "gpus": row["gpus"], "rank": rank["rank"], "work": parts}
     line |= {"pipeline": rank.get("pipeline", [1, 1, 1]), "stage": (rank.get("as_run") or {}).get("stage")}
-    lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
-    fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # to which the time model was fitted
-    line["fitted"] = title(row) in fitted
-    kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
-    WORK.write_text("".join(f"{kept[name]}\n" for name in sorted(kept)), encoding="utf-8")
+    with one_at_a_time():
+        lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
+        fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # for the time model's constants
+        line["fitted"] = title(row) in fitted
+        kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
+        replace(WORK, "".join(f"{kept[name]}\n" for name in sorted(kept)))
 
 
 def title(row: dict[str, Any]) -> str:
