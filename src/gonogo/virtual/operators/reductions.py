@@ -67,7 +67,7 @@ def _reduction(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) 
     threads = device.multi_processor_count * device.max_threads_per_multi_processor
     size = partial_results_bytes(result.numel(), inputs, innermost, max(summed.element_size(), 4), threads)
     if size:
-        mode._new_tensor(Spec.of((size,), (1,), torch.uint8, result.device), size)  # freed at once
+        mode._new_tensor(Spec.of(torch.Size((size,)), (1,), torch.uint8, result.device), size)  # freed at once
     return result
 
 
