@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-_SPEC = spec_from_file_location(
-    "published_tables", Path(__file__).parents[1] / "benchmarks" / "published" / "tables.py"
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-tables: Any = module_from_spec(_SPEC)
-_SPEC.loader.exec_module(tables)
+
+def import_module_of(name: str) -> Any:
+    path = Path(__file__).parents[1] / "benchmarks" / "published" / f"{name}.py"
+    spec = spec_from_file_location(f"published_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    before = [*sys.path]
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = before
+    return module
+
+
+tables: Any = import_module_of("tables")
 
 
 def row(name: str, published: Any) -> dict[str, Any]:
@@ -63,3 +74,57 @@ def test_the_first_answer_stands_beside_a_later_one() -> None:
     assert "| +1.0 % (first +8.0 %) |" in told
     alike = {**later, "first": {"verdict": "CANNOT-TELL"}}
     assert "| +1.0 % |" in tables.every_row(tables.compared(ROWS[:1], {"litgpt: fits": alike}), "en")
+
+
+def pair(published: float, predicted: float, against: float, said: float) -> Any:
+    rows = [row("without", against), {**row("with", published), "against": "without", "differs": "--flag"}]
+    results = {
+        "litgpt: without": {"verdict": "GO", "allocated": said},
+        "litgpt: with": {"verdict": "GO", "allocated": predicted},
+    }
+    return tables.compared(rows, results)
+
+
+@pytest.mark.parametrize(
+    ("published", "predicted", "sign", "size"),
+    [
+        (12.0, 12.3, "100 %", "100 %"),
+        (12.0, 11.2, "100 %", "0 %"),
+        (12.0, 9.0, "0 %", "0 %"),
+        (8.0, 7.6, "100 %", "100 %"),
+    ],
+)
+def test_a_pair_is_judged_by_its_step(published: float, predicted: float, sign: str, size: str) -> None:
+    found = pair(published, predicted, 10.0, 10.0)
+    _, _, every, of_framework = tables.pair_summary(found, "en").splitlines()
+    assert every == f"| **all** | 1 | {sign} | {size} |  |"
+    assert of_framework.startswith("| framework: litgpt | 1 |")
+    assert f"| litgpt: with | --flag | {published - 10:+.2f} | {predicted - 10:+.2f} |" in tables.every_pair(
+        found, "en"
+    )
+
+
+def test_a_pair_without_a_step_has_no_sign() -> None:
+    _, _, every, _ = tables.pair_summary(pair(10.05, 10.02, 10.0, 10.0), "en").splitlines()
+    assert every == "| **all** | 0 |  |  | 1 of 1 predicted without a step |"
+    assert len(tables.every_pair(pair(10.05, 10.02, 10.0, 10.0), "en").splitlines()) == 2
+
+
+def test_a_program_prints_its_own_cases(tmp_path: Path) -> None:
+    run = import_module_of("run")
+    (tmp_path / "rank-0").mkdir()
+    (tmp_path / "rank-0" / "output.log").write_text('noise\nfigure of a {"B": 8}: 0.5 GiB\nfigure of b: 1e-05 GiB\n')
+    figures = run.printed(tmp_path)
+    assert figures == {'a {"B": 8}': 0.5, "b": 1e-05}
+    answer = {"verdict": "GO", "seconds": 3, "figures": figures}
+    assert run.of_case({"figure": "b"}, answer) == {"verdict": "GO", "seconds": 3, "printed": 1e-05}
+    assert run.of_case({"figure": "absent"}, answer) == {"verdict": "GO", "seconds": 3}
+
+
+def test_each_pair_names_a_row_of_its_framework() -> None:
+    rows = import_module_of("run").rows()
+    there = {(one["framework"], one["name"]) for one in rows}
+    assert len(there) == len(rows)
+    named = [one for one in rows if "against" in one]
+    assert named
+    assert all((one["framework"], one["against"]) in there and one["differs"] for one in named)

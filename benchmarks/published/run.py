@@ -10,6 +10,12 @@ all but the data or the way of reading; B+: the lengths of the data are unknown;
 the command is run as it stands, and what had to be replaced (data that can't be had) is said in the row's file. Rows
 that can't be rehearsed stay, with the reason.
 
+A program that measures many cases prints a line ``figure of CASE: N GiB`` for each, as it asks torch for its peak; its
+rows have ``means = "printed"`` and their CASE as ``figure``. Rows with the same command have one rehearsal.
+
+Two rows whose recipes differ in one setting are a pair: one names the other as ``against``, and the setting as
+``differs``.
+
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
@@ -20,14 +26,18 @@ first answer where it is not the first.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +53,8 @@ PROGRAMS = HERE / "programs"
 _TIMEOUT = 1800
 _OF_A_STEP = ("forward", "backward", "step")
 _GIB = 1 << 30
-_OF_AN_ANSWER = ("verdict", "outcome", "allocated", "reserved")
+_FIGURE = re.compile(r"^figure of (?P<case>.+): (?P<gib>[0-9.e-]+) GiB$", re.MULTILINE)
+_OF_AN_ANSWER = ("verdict", "outcome", "allocated", "reserved", "printed")
 """What is kept of a row's first answer when it is run again."""
 _TOLD = ("completed", "out-of-memory")
 """Outcomes of a rank whose peak is known."""
@@ -69,12 +80,28 @@ def results() -> dict[str, dict[str, Any]]:
 
 def keep(result: dict[str, Any]) -> None:
     """Put a result in its row's place, beside what the first answer to the same command was."""
-    known = results()
-    before = known.get(result["row"], {})
-    if before.get("command") == result["command"]:
-        result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
-    kept = {**known, result["row"]: result}
-    RESULTS.write_text("".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)), encoding="utf-8")
+    with one_at_a_time():
+        known = results()
+        before = known.get(result["row"], {})
+        if before.get("command") == result["command"]:
+            result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
+        kept = {**known, result["row"]: result}
+        replace(RESULTS, "".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)))
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Several runners may keep their answers in the same files."""
+    with Path(__file__).open(encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file as a whole, so that nobody reads a part of it."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
 def keep_work(row: dict[str, Any], record: Path) -> None:
@@ -90,11 +117,12 @@ def keep_work(row: dict[str, Any], record: Path) -> None:
     parts = [part for part in rank["work"] if part["step"] == last and part["phase"] in _OF_A_STEP]
     line = {"row": title(row), "gpus": row["gpus"], "rank": rank["rank"], "work": parts}
     line |= {"pipeline": rank.get("pipeline", [1, 1, 1]), "stage": (rank.get("as_run") or {}).get("stage")}
-    lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
-    fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # to which the time model was fitted
-    line["fitted"] = title(row) in fitted
-    kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
-    WORK.write_text("".join(f"{kept[name]}\n" for name in sorted(kept)), encoding="utf-8")
+    with one_at_a_time():
+        lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
+        fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # for the time model's constants
+        line["fitted"] = title(row) in fitted
+        kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
+        replace(WORK, "".join(f"{kept[name]}\n" for name in sorted(kept)))
 
 
 def title(row: dict[str, Any]) -> str:
@@ -176,7 +204,9 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     step = (report.get("rehearsal") or {}).get("seconds_of_step")
     if step is not None:
         found["seconds_of_step"] = round(step, 5)
-    if (records / "rehearsal.json").exists():
+    if row["means"] == "printed":
+        found["figures"] = printed(records)
+    elif (records / "rehearsal.json").exists():
         keep_work(row, records / "rehearsal.json")
     shutil.rmtree(records)
     ranks = (report.get("rehearsal") or {}).get("ranks", [])
@@ -193,6 +223,19 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
         "reserved": round(fullest["peak_reserved_bytes"] / _GIB, 4),
         "by_category": {name: round(count / _GIB, 4) for name, count in fullest["by_category"].items() if count},
     }
+
+
+def printed(records: Path) -> dict[str, float]:
+    """What the program printed of the cases that it measured."""
+    output = (path.read_text(encoding="utf-8", errors="replace") for path in records.glob("rank-*/output.log"))
+    return {line["case"]: float(line["gib"]) for text in output for line in _FIGURE.finditer(text)}
+
+
+def of_case(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A rehearsal's result for one of the cases that its program measures."""
+    own = {name: result[name] for name in ("verdict", "seconds", "told") if name in result}
+    gib = result.get("figures", {}).get(row["figure"])
+    return own if gib is None else {**own, "printed": round(gib, 6)}
 
 
 def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any]:
@@ -225,18 +268,27 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.write:
         tables.write(rows(), results())
+        print(tables.pair_summary(tables.compared(rows(), results()), "en"))
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         cache = (asked.cache or Path(temporary)).resolve()
         cache.mkdir(parents=True, exist_ok=True)
         known = results()
+        shared: dict[tuple[str, ...], dict[str, Any]] = {}  # what a rehearsal of several rows gave
         for row in rows():
             name = title(row)
             if asked.names and not any(part in name or part == row["file"] for part in asked.names):
                 continue
             if "not_rehearsed" in row or (not asked.again and known.get(name, {}).get("command") == command_of(row)):
                 continue
-            result = {"row": name, "command": command_of(row), **run(row, asked.mirrors, cache)}
+            if row.get("means") == "printed":
+                of_these = (row["project"], row["commit"], row["gpus"], command_of(row))
+                if of_these not in shared:
+                    shared[of_these] = run(row, asked.mirrors, cache)
+                found = of_case(row, shared[of_these])
+            else:
+                found = run(row, asked.mirrors, cache)
+            result = {"row": name, "command": command_of(row), **found}
             keep(result)
             print(tables.line(row, result), flush=True)
     return 0

@@ -13,6 +13,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCS / "pictures" / "accuracy.svg"
 PAGES = {"en": DOCS / "accuracy.md", "zh": DOCS / "accuracy.zh-CN.md"}
 MARKS = ("<!-- benchmarks/published/run.py --write: {part} -->", "<!-- end of {part} -->")
+_STEP, _STEP_NEAR = 1, 25
+"""Percent of the row: the least step of a pair whose sign is looked at. Percent of the step: as near as is stated."""
 _NEAR = (3, 8)
 """Percent: how many rows are as near as that is stated."""
 _COLOURS = ("#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#9c6b4e", "#6cc5b0")
@@ -26,6 +28,9 @@ _WORDS = {
         "verdict": "verdict", "source": "source", "why": "why not", "where": "published by",
         "none": "not rehearsed yet", "link": "source", "count": "rows", "said": "gonogo", "ended": "rehearsal ended",
         "out-of-memory": "out of GPU memory", "completed": "completed", "first": "first",
+        "flag": "what differs", "sign": "sign right", "size": "size within {0} %",
+        "changed": "a published step of {0} % or more", "unchanged": "no step, or a smaller one",
+        "unchanged_too": "{0} of {1} predicted without a step",
     },
     "zh": {
         "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
@@ -34,6 +39,9 @@ _WORDS = {
         "verdict": "结论", "source": "来源", "why": "原因", "where": "公布者",
         "none": "尚未排练", "link": "来源", "count": "行数", "said": "gonogo", "ended": "排练结束于",
         "out-of-memory": "GPU 显存不足", "completed": "完成", "first": "首次",
+        "flag": "不同之处", "sign": "方向正确", "size": "幅度误差在 {0} % 以内",
+        "changed": "公布的变化不小于 {0} %", "unchanged": "没有变化或变化更小",
+        "unchanged_too": "{1} 对中有 {0} 对也预测为没有变化",
     },
 }  # fmt: skip
 
@@ -69,6 +77,75 @@ class Compared(NamedTuple):
 
     def _error_of(self, predicted: float) -> float:
         return 100 * (predicted / float(self.row["published"]) - 1)
+
+
+class Pair(NamedTuple):
+    """Two rows whose recipes differ in one setting, which the row calls ``differs``; ``against`` names the other."""
+
+    one: Compared
+    other: Compared
+
+    @property
+    def published(self) -> float:
+        return float(self.one.row["published"]) - float(self.other.row["published"])
+
+    @property
+    def predicted(self) -> float:
+        return self.one.predicted - self.other.predicted
+
+    def is_step(self, gib: float) -> bool:
+        return abs(gib) >= _STEP / 100 * float(self.other.row["published"])
+
+    @property
+    def sign_right(self) -> bool:
+        return self.published * self.predicted > 0
+
+    @property
+    def size_right(self) -> bool:
+        return abs(self.predicted - self.published) <= _STEP_NEAR / 100 * abs(self.published)
+
+
+def pairs_of(found: list[Compared]) -> list[Pair]:
+    """The pairs of which both rows have a predicted figure."""
+    by_name = {one.name: one for one in found}
+    named = [(one, by_name.get(f"{one.row['framework']}: {one.row.get('against')}")) for one in found]
+    return [Pair(one, other) for one, other in named if other is not None]
+
+
+def pair_summary(found: list[Compared], language: str) -> str:
+    """How many steps have the right sign and about the right size: of all, by framework."""
+    words = _WORDS[language]
+    head = ("", words["changed"].format(_STEP), words["sign"], words["size"].format(_STEP_NEAR), words["unchanged"])
+    every = pairs_of(found)
+    groups = [(f"**{words['all']}**", every)]
+    groups += [
+        (f"{words['framework']}: {name}", [pair for pair in every if pair.one.row["framework"] == name])
+        for name in sorted({pair.one.row["framework"] for pair in every})
+    ]
+    rows = []
+    for name, pairs in groups:
+        steps = [pair for pair in pairs if pair.is_step(pair.published)]
+        others = [pair for pair in pairs if not pair.is_step(pair.published)]
+        shares = [_share([pair.sign_right for pair in steps]), _share([pair.size_right for pair in steps])]
+        alike = words["unchanged_too"].format(sum(not pair.is_step(pair.predicted) for pair in others), len(others))
+        rows.append((name, str(len(steps)), *shares, alike if others else ""))
+    return _table(head, rows, (1, 2, 3))
+
+
+def _share(right: list[bool]) -> str:
+    return f"{100 * sum(right) / len(right):.0f} %" if right else ""
+
+
+def every_pair(found: list[Compared], language: str) -> str:
+    """Each pair with a step: what differs, the published step and the predicted one."""
+    words = _WORDS[language]
+    head = [words[name] for name in ("row", "flag", "published", "predicted")]
+    rows = [
+        (pair.one.name, pair.one.row["differs"], f"{pair.published:+.2f}", f"{pair.predicted:+.2f}")
+        for pair in pairs_of(found)
+        if pair.is_step(pair.published)
+    ]
+    return _table(head, rows, (2, 3))
 
 
 def line(row: dict[str, Any], result: dict[str, Any]) -> str:
@@ -245,6 +322,7 @@ def write(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> Non
         parts = {
             "summary": summary(found, language),
             "rows": every_row(found, language),
+            "pairs": f"{pair_summary(found, language)}\n\n{every_pair(found, language)}",
             "verdicts": verdicts(rows, results, language),
             "not rehearsed": not_rehearsed(rows, results, language),
         }

@@ -130,6 +130,11 @@ def parameter_instance_check() -> Callable[[type, Any], bool] | None:
     return is_parameter
 
 
+def register_meta(library: Any, name: str, function: Any) -> None:
+    """Register a meta kernel, also for an operator that torch would compose of others on a device without a kernel."""
+    library.m.impl(name, "Meta", function, False)
+
+
 def unregister_library(library: Any) -> None:
     """Unregister the operators and kernels of a ``torch.library.Library``."""
     if hasattr(library, "_destroy"):

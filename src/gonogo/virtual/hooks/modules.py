@@ -144,6 +144,10 @@ class ModuleTracker:
                     lambda leaf: self.with_gradient.add(id(leaf))
                 )
 
+    def forget(self, root: nn.Module) -> None:
+        """Watch a module again that takes the place, and the ``id``, of this one."""
+        self._watched.discard(id(root))
+
     def has_any_gradient(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Whether any of them has or had a gradient: some optimizers step within the backward."""
         return any(one.grad is not None or id(one) in self.with_gradient for one in parameters)

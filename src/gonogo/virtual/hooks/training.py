@@ -52,6 +52,14 @@ def install(mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> 
     return patches.undo
 
 
+def _drop_root_that_is_gone(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
+    """Let the first trained model go, with its parameters, if the program has: it now trains another one."""
+    held = lifecycle.trained_root
+    if sys.getrefcount(held) <= _OWN_REFERENCES:
+        modules.forget(held)
+        lifecycle.trained_root = root
+
+
 def _note_root_forward(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Module) -> None:
     """Note that a top-level module begins a forward: training, evaluation, or recomputation in backward."""
     if lifecycle.in_backward:
@@ -70,6 +78,8 @@ def _note_root_forward(lifecycle: Lifecycle, modules: ModuleTracker, root: nn.Mo
             if not lifecycle.has_engine:
                 _categorise_parameters(root, lifecycle)
             assign_model_owners(root, modules)
+        elif lifecycle.trained_root is not root:
+            _drop_root_that_is_gone(lifecycle, modules, root)
         modules.watch_gradients(root)
         lifecycle.enter("forward")
     elif lifecycle.step and not trains:
@@ -302,6 +312,8 @@ _MAX_BATCHES_TO_FINISH = 64
 _LOOKED_AHEAD, _FEW = 64, 8
 """Batches to prefetch from a data set without a length, to compare the counts of ranks; fewer of large ones."""
 _LARGE = 4 << 20
+_OWN_REFERENCES = 3
+"""References to the trained model that are gonogo's: its own, and two of whoever counts them."""
 _READ_SECONDS, _READ_CLOCK = 6.0, 20.0
 """Remaining data is read without running it if that takes at most this long, in CPU and wall-clock seconds."""
 _MAX_ODD_REHEARSED = 2 * MAX_ODD_BATCHES

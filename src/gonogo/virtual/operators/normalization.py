@@ -1,7 +1,8 @@
-"""Batch normalization across ranks (``nn.SyncBatchNorm``), whose operators only have CUDA kernels.
+"""Normalization whose operators only have CUDA kernels: across ranks (``nn.SyncBatchNorm``), and RMSNorm as one kernel.
 
-Shapes and dtypes follow torch's ``aten/src/ATen/native/cuda/Normalization.cu``: statistics have one value per
-channel, in float32 for 16-bit inputs.
+Shapes and dtypes follow torch's ``aten/src/ATen/native/cuda/Normalization.cu`` and ``layer_norm_kernel.cu``: statistics
+have one value per channel or row, in float32 for 16-bit inputs. Without a kernel of its own RMSNorm is composed of
+other operators, as on a CPU, and keeps what each of those needs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.mode import HANDLERS, VirtualMode
+from gonogo.virtual.tensor import Spec
 
 _Statistics = tuple[torch.Tensor, torch.Tensor]
 
@@ -22,8 +25,8 @@ def install() -> Callable[[], None]:
     library: Any = torch.library.Library("aten", "IMPL", "Meta")  # type: ignore[no-untyped-call]
     has_rule: Any = vars(torch._C)["_dispatch_has_kernel_for_dispatch_key"]
     for name, rule in _RULES.items():
-        if not has_rule(f"aten::{name}", "Meta"):
-            library.impl(name, rule)
+        if hasattr(torch.ops.aten, name) and not has_rule(f"aten::{name}", "Meta"):
+            private.register_meta(library, name, rule)
     return functools.partial(private.unregister_library, library)
 
 
@@ -31,6 +34,12 @@ def _empty_statistics(tensor: torch.Tensor, *others: Any) -> _Statistics:
     dtype = torch.promote_types(tensor.dtype, torch.float32)
     mean = tensor.new_empty((tensor.shape[1],), dtype=dtype)
     return mean, torch.empty_like(mean)
+
+
+def _rms_norm(tensor: torch.Tensor, shape: list[int], *others: Any) -> _Statistics:
+    kept = (*tensor.shape[: tensor.dim() - len(shape)], *(1 for _ in shape))
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format), tensor.new_empty(kept, dtype=dtype)
 
 
 def _empty_like(tensor: torch.Tensor, *others: Any) -> torch.Tensor:
@@ -58,6 +67,7 @@ def _batch_norm_reductions(
 
 
 _RULES = {
+    "_fused_rms_norm": _rms_norm,
     "batch_norm_stats": _empty_statistics,
     "batch_norm_update_stats": _empty_statistics,
     "batch_norm_gather_stats": _empty_statistics,
@@ -66,3 +76,17 @@ _RULES = {
     "batch_norm_backward_reduce": _batch_norm_reductions,
     "batch_norm_backward_elemt": _empty_gradient,
 }
+
+
+def _backward_of_rows(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The backward of LayerNorm and RMSNorm, whose CUDA kernels need a contiguous gradient and input."""
+    sizes = [one.numel() * one.element_size() for one in args[:2] if one.is_cuda and not one.is_contiguous()]
+    copies = [mode._new_tensor(Spec.of(torch.Size((size,)), (1,), torch.uint8, args[0].device), size) for size in sizes]
+    result = mode.run(mode.operator(func), args, kwargs)
+    del copies
+    return result
+
+
+for _name in ("native_layer_norm_backward", "_fused_rms_norm_backward"):
+    if hasattr(torch.ops.aten, _name):
+        HANDLERS[getattr(torch.ops.aten, _name).default] = _backward_of_rows

@@ -31,6 +31,7 @@ from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.operators import flex_attention
 from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.garbage import free_frames_of_imports
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.sandbox import addresses, file_copies, hub, metrics, network, prepared, started_processes, trackers
@@ -112,6 +113,7 @@ def install(
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(install_staging())
+    undo.append(free_frames_of_imports())
     return InstalledEnvironment(undo, of_deepspeed.nvme, accelerators)
 
 

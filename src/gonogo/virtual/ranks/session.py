@@ -67,7 +67,9 @@ from gonogo.virtual.operators import (
     grouped_products,
     native_functions,
     normalization,
+    reductions,
     refusals,
+    softmax,
     subclasses,
     writes,
 )
@@ -98,7 +100,16 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 _REPEATS_QUESTION = "whether this micro-batch repeats the one before"
 _END_BY_OUTCOME: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
+__all__ = [
+    "Session",
+    "data_dependent",
+    "embedding_bounds",
+    "grouped_products",
+    "native_functions",
+    "reductions",
+    "softmax",
+    "writes",
+]
 
 
 class Session:
