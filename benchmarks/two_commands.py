@@ -5,7 +5,7 @@
 The launches with ``two_commands = true`` in ``tests/projects/launches/``. For each, in a fresh checkout: ``gonogo
 rehearse --yes --gpus … -- COMMAND``, as a user types it; where that is CANNOT-TELL and its next command is one of
 gonogo's or of a shell, that one is typed too, and where it only prepares, nothing more is known. What both said is
-written to FILE, a JSON line each, which ``--show`` prints as the table of docs/five-minutes.md. Judged as by projects.py.
+written to FILE, a JSON line each, which benchmark tables are made of. Judged as by projects.py.
 """
 
 from __future__ import annotations

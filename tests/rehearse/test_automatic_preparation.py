@@ -308,7 +308,7 @@ def test_a_launcher_that_the_environment_lacks_is_not_the_users_fault(
 ) -> None:
     def lacks(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
         what, why = Text("deepspeed==0.11.1", "deepspeed==0.11.1"), Text("its build failed", "构建失败")
-        raise LauncherLeftOut("deepspeed", [(what, why)])
+        raise LauncherLeftOut("deepspeed", what, why)
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", lacks)
     record, report = prepare_and_rehearse(RehearsalRequest(command=LAUNCH, as_installed=True))

@@ -7,7 +7,6 @@ import dataclasses
 import errno
 import functools
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -303,10 +302,10 @@ def _run_rehearsal(
         try:
             resolved = resolve(request.command, situation)
         except LauncherNotInstalled as missing:
-            reasons = [(what, why) for what, why in overlay.skipped if _is_about(what, missing.package)]
-            if not reasons:
+            reason = overlay.reasons.get(canonicalize_name(missing.package))
+            if reason is None:
                 raise
-            raise LauncherLeftOut(missing.package, reasons) from None
+            raise LauncherLeftOut(missing.package, *reason) from None
         gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
@@ -468,12 +467,6 @@ class _Job:
         )
 
 
-def _is_about(what: Text, package: str) -> bool:
-    """Whether something that an environment lacks, such as ``deepspeed==0.11.1``, is that package."""
-    name = re.match(r"[\w.-]+", what.en)
-    return name is not None and canonicalize_name(name[0]) == canonicalize_name(package)
-
-
 def _confinement_notes(confinement: Confinement) -> Iterator[Text]:
     """A note if the available confinement doesn't protect against everything."""
     if confinement.means == "none":
@@ -605,6 +598,7 @@ def _make_record(
         inferred=inferred_shapes(Path.cwd()),
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
+        differing_by_date=list(overlay.by_date),
         whole_environment=overlay.python is not None,
     )
 

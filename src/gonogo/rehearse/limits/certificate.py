@@ -33,7 +33,7 @@ from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.rehearse.limits.absent import explain_generated_files, explain_missing_inputs, explain_missing_rank_output
 from gonogo.rehearse.limits.confinement_failures import explain_denied_access
 from gonogo.rehearse.limits.synthetic_data_failures import WITHOUT_WEIGHTS, explain_data_failure
-from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch
+from gonogo.rehearse.limits.version_mismatch import DIFFERS_BY_DATE, explain_version_mismatch
 from gonogo.rehearse.limits.world import ProjectWorld
 
 NAMES = frozenset({"packages", "python", "missing", "made", "assumed", "ranks", "confinement"})
@@ -189,7 +189,7 @@ def _obligations_in_failure(
     rank: RankRecord, record: RehearsalRecord, world: ProjectWorld
 ) -> Iterator[BrokenObligation]:
     """Obligations to which the failure's message or frames point."""
-    if (why := explain_version_mismatch(rank, record.differing)) is not None:
+    if (why := explain_version_mismatch(rank, record.differing, record.differing_by_date)) is not None:
         yield BrokenObligation("packages", why)
     if (why := explain_denied_access(rank, world.cwd)) is not None:
         yield BrokenObligation("confinement", why)
@@ -272,7 +272,9 @@ def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWor
     asked = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
     for name in record.differing:
         if name in rank.imported or name in asked:
-            yield BrokenObligation("packages", _REPLACED.format(name=name), named=False)
+            by_date = name in record.differing_by_date
+            why = DIFFERS_BY_DATE.format(package=name) if by_date else _REPLACED.format(name=name)
+            yield BrokenObligation("packages", why, named=False)
     for name, (specifier, file) in world.requirements.items():
         have = rank.imported.get(name)
         if have is None or name in _TOOLING_PACKAGES or not is_excluded_by(have, specifier):

@@ -24,15 +24,27 @@ _DIFFERS_FROM_REQUIRED = Reason(
     translated("{package} differs from what the environment file requires (see below), which may be the reason"),
     rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
+DIFFERS_BY_DATE = Reason(
+    translated(
+        "the project's files allow the {package} of this rehearsal, but it is not the release of the day of the last "
+        "commit, from which the other packages are: with today's releases (--as-of today) nothing is replaced"
+    ),
+    rehearse_again("--as-of", "today", purpose=Purpose.RELEASES_OF_TODAY),
+)
 # Distributions whose module has another name.
 _MODULE_BY_PACKAGE = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
-def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Reason | None:
-    """The package in ``differing`` (canonical names) to which a failure's message or frames point, or None."""
+def explain_version_mismatch(rank: RankRecord, differing: Sequence[str], by_date: Sequence[str] = ()) -> Reason | None:
+    """The package in ``differing`` (canonical names) to which a failure's message or frames point, or None.
+
+    Those in ``by_date`` differ only from the releases of a day.
+    """
     failure = rank.failure
     suspect = next((name for name in differing if failure is not None and _may_be_caused_by(name, failure)), None)
-    return None if suspect is None else _DIFFERS_FROM_REQUIRED.format(package=suspect)
+    if suspect is None:
+        return None
+    return (DIFFERS_BY_DATE if suspect in by_date else _DIFFERS_FROM_REQUIRED).format(package=suspect)
 
 
 def _may_be_caused_by(name: str, failure: Failure) -> bool:
