@@ -287,6 +287,18 @@ def test_a_torch_that_only_the_day_excludes_leads_to_the_releases_of_today(proje
         assert gap.remedy.options == option
 
 
+@pytest.mark.parametrize(("message", "told"), [("no algorithm", False), ("operator torchvision::nms is missing", True)])
+def test_lacking_operators_matter_to_what_points_to_them(project: Path, message: str, told: bool) -> None:
+    """torchvision of the right release has all its Python code; another release of it may be the reason of anything."""
+    record = record_of(project, "ValueError", message)
+    record.whole_environment, record.differing, record.without_operators = True, ["torchvision"], ["torchvision"]
+    record.ranks[0].imported["torchvision"] = "0.28.0"
+    assert (why(record) is not None) is told
+    record.without_operators, record.ranks[0].outcome = [], "raised"
+    record.ranks[0].unsupported.clear()
+    assert why(record) is not None
+
+
 def test_a_module_that_its_namesake_lacks_is_not_asked_for_by_that_name_again(project: Path) -> None:
     table = Prepared(environment=FILE)
     record = record_of(project, "ModuleNotFoundError", "No module named 'ruamel_yaml'")

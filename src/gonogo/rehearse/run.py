@@ -599,6 +599,7 @@ def _make_record(
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
         differing_by_date=list(overlay.by_date),
+        without_operators=list(overlay.without_operators),
         whole_environment=overlay.python is not None,
     )
 

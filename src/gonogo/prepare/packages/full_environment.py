@@ -66,6 +66,8 @@ class _BuildOutcome:
     notes: list[Text] = field(default_factory=list)
     names_differing: list[str] = field(default_factory=list)
     """Canonical names of packages that are missing or have another version."""
+    without_operators: list[str] = field(default_factory=list)
+    """Those of them that are of the requested release, without its compiled operators."""
     by_date: list[str] = field(default_factory=list)
     """Those of them that the file allows, and that differ only from the releases of the day."""
     reasons: dict[str, tuple[Text, Text]] = field(default_factory=dict)
@@ -187,6 +189,7 @@ def _build_overlay(
         versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
         differing=tuple(outcome.names_differing),
         by_date=tuple(outcome.by_date),
+        without_operators=tuple(outcome.without_operators),
         skipped=tuple(outcome.differing),
         reasons=outcome.reasons,
         notes=tuple(outcome.notes),
@@ -348,6 +351,9 @@ def _environment_report(
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch
             outcome.differ(name, name, _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
+            stated = SpecifierSet(dict(requested.beside_torch).get(name, ""))
+            if "torch" not in outcome.names_differing and stated.contains(Version(versions[name]).public):
+                outcome.without_operators.append(name)
         else:
             outcome.differ(name, name, _BUILT_FOR_CUDA)
     for name, why in manifest["refused"].items():

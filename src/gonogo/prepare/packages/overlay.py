@@ -35,14 +35,16 @@ class PackageOverlay:
     """A rehearsal's packages beyond this Python's: folders to put first on ``PYTHONPATH``, or another Python.
 
     ``skipped`` lists what differs from the request, as (what, why); ``differing`` has the canonical names of those
-    packages, ``by_date`` those of them that differ only from the releases of a day that the user did not choose, and
-    ``reasons`` says of one by its canonical name, as (what, why), how it differs.
+    packages: ``by_date`` those of them that differ only from the releases of a day that the user did not choose,
+    ``without_operators`` those that lack no more than compiled operators; ``reasons`` says of one by its canonical
+    name, as (what, why), how it differs.
     """
 
     folders: tuple[Path, ...] = ()
     python: Path | None = None
     differing: tuple[str, ...] = ()
     by_date: tuple[str, ...] = ()
+    without_operators: tuple[str, ...] = ()
     versions: dict[str, Version] = field(default_factory=dict)
     skipped: tuple[tuple[Text, Text], ...] = ()
     reasons: dict[str, tuple[Text, Text]] = field(default_factory=dict)
