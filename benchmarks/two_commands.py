@@ -1,11 +1,11 @@
 """A stranger's project from `git clone` to a verdict: ``gonogo rehearse``, then at most what its report says next.
 
     python benchmarks/two_commands.py [--mirrors DIR] [--work DIR] [--out FILE] [NAME …]
+    python benchmarks/two_commands.py --table    # the results that are kept, as docs/five-minutes.md shows them
 
 The launches with ``two_commands = true`` in ``tests/projects/launches/``. For each, in a fresh checkout: ``gonogo
-rehearse --yes --gpus … -- COMMAND``, as a user types it; where that is CANNOT-TELL and its next command is one of
-gonogo's or of a shell, that one is typed too, and where it only prepares, nothing more is known. What both said is
-written to FILE, a JSON line each, which benchmark tables are made of. Judged as by projects.py.
+rehearse --yes --gpus … -- COMMAND``, as a user types it; where that is CANNOT-TELL, the report's next command is typed
+too, as it is. What both said goes to FILE, a JSON line each. Judged as by projects.py.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from typing import Any
 from projects import checked_out, judged, launches
 
 _TIMEOUT = 1800
+KEPT = Path(__file__).with_name("two_commands.jsonl")
+"""The results that are kept: of each command the verdict, ``first`` before anything was mended, and ``now``."""
 _RUNS_GONOGO = re.compile(r"gonogo (rehearse|check|cure) ")
 
 
@@ -77,14 +79,33 @@ def taken(launch: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     return [first] if following is None else [first, typed(with_json(following), start)]
 
 
+def table() -> str:
+    """Each launch with its verdict by the first command and by the second, before mending and now, in Markdown."""
+    kept = {one["launch"]: one for one in map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())}
+    rows = ["| project | true | at first | seconds | now | judged now |", "| --- | --- | --- | ---: | --- | --- |"]
+    for launch in launches():
+        one = kept.get(f"{launch['project']}: {launch['name']}")
+        if one is not None:
+            first, now = ("; ".join(done["verdict"] for done in one[when]) for when in ("first", "now"))
+            seconds = sum(done["seconds"] for done in one["first"])
+            rows.append(
+                f"| {launch['project']} | {launch['verdict']} | {first} | {seconds} | {now} | {one['judged']} |"
+            )
+    return "\n".join(rows)
+
+
 def main() -> int:
     """Type them and say how many reached a verdict."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--mirrors", type=Path, help="a folder of bare clones, OWNER+NAME")
     parser.add_argument("--work", type=Path, help="where the projects are checked out; else a temporary folder")
     parser.add_argument("--out", type=Path, help="append each launch's commands there, a JSON line each")
+    parser.add_argument("--table", action="store_true", help="print the results that are kept")
     parser.add_argument("names", nargs="*", help="only launches or projects with these in their names")
     options = parser.parse_args()
+    if options.table:
+        print(table())
+        return 0
     reached = count = 0
     for launch in launches():
         title = f"{launch['project']}: {launch['name']}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from gonogo.evidence.paths import contents, is_file, is_folder
 from gonogo.evidence.script.script import Script
 
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 _MAX_FILES = 2000
+_WORD = re.compile(r"\w+")
 
 
 def hydra_folder(script: Script) -> Path | None:
@@ -33,19 +36,43 @@ def _decorates(script: Script, node: ast.Call) -> bool:
 
 
 def names_nowhere(folder: Path, name: str) -> bool:
-    """Whether no config below a folder, no file's name and no folder's name has a word; False if not all was read."""
-    word = re.compile(rf"(?<![\w]){re.escape(name)}(?![\w])")
-    seen = 0
-    for path in sorted(folder.rglob("*")):
-        seen += 1
-        if seen > _MAX_FILES or word.search(path.name):
-            return False
-        if is_folder(path):
-            continue
-        try:
-            text = contents(path).decode("utf-8", "replace") if path.suffix in _CONFIG_SUFFIXES else ""
-        except OSError:
-            return False
-        if word.search(text):
-            return False
-    return True
+    """Whether no key of a config below a folder, no file's name and no folder's name is a word; False if unknown."""
+    try:
+        return name not in _names_below(folder)
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError):
+        return False
+
+
+@lru_cache(maxsize=4)
+def _names_below(folder: Path) -> frozenset[str]:
+    """Every word that the configs below a folder may put into the composed config. Raises if one can't be read."""
+    found: set[str] = set()
+    for number, path in enumerate(sorted(folder.rglob("*"))):
+        if number > _MAX_FILES:
+            raise ValueError(f"{folder}: too many files")
+        found |= set(_WORD.findall(path.name))
+        if path.suffix in _CONFIG_SUFFIXES and not is_folder(path):
+            found |= _names_in(contents(path).decode("utf-8"))
+    return frozenset(found)
+
+
+def _names_in(text: str) -> set[str]:
+    """The words of a config's keys, of its list of defaults and of its package."""
+    import yaml
+
+    words = [line for line in text.splitlines() if "@package" in line]
+    try:
+        waiting: list[tuple[Any, bool]] = [(node, False) for node in yaml.compose_all(text, Loader=yaml.SafeLoader)]
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
+    while waiting:
+        node, of_defaults = waiting.pop()
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                words.append(str(key.value))
+                waiting.append((value, of_defaults or key.value == "defaults"))
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += [(one, of_defaults) for one in node.value]
+        elif of_defaults and node is not None:
+            words.append(str(node.value))
+    return {word for line in words for word in _WORD.findall(line)}
