@@ -187,6 +187,17 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     assert missing in report.skipped[0].why.en
 
 
+def test_a_module_whose_package_has_another_name_is_asked_for_with_the_others(
+    project: Path, rehearsals: list[RehearsalRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gonogo.prepare.missing_imports._can_be_found", lambda module: module == "torch")
+    (project / "train.py").write_text("import cv2\nimport torch\nimport matplotlib.pyplot\nimport nobody_knows\n")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH))
+    assert (record, rehearsals) == (None, [])
+    assert report.skipped[0].remedy is not None
+    assert report.skipped[0].remedy.options == ("--with", "opencv-python", "--with", "matplotlib")
+
+
 def test_what_the_project_declares_is_looked_for_also_where_its_environment_is_not_wanted(
     project: Path, rehearsals: list[RehearsalRequest]
 ) -> None:

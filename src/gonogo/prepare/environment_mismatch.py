@@ -34,7 +34,7 @@ _NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
 _MAX_FILES = 24
 _MAX_DEPTH = 4
 _REQUIREMENT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
-_DISTRIBUTION_BY_MODULE = {
+DISTRIBUTION_BY_MODULE = {
     "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
     "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
     "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
@@ -303,9 +303,9 @@ def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
 def distribution_of(module: str) -> str:
     """The canonical name of the distribution that provides a module, guessed from the module's name."""
     first, *rest = module.split(".")
-    if rest and first in _SHARED_NAMES and module not in _DISTRIBUTION_BY_MODULE:
+    if rest and first in _SHARED_NAMES and module not in DISTRIBUTION_BY_MODULE:
         return canonical("-".join([first, *rest[: _SHARED_NAMES[first]]]))
-    return canonical(_DISTRIBUTION_BY_MODULE.get(module) or _DISTRIBUTION_BY_MODULE.get(first) or first)
+    return canonical(DISTRIBUTION_BY_MODULE.get(module) or DISTRIBUTION_BY_MODULE.get(first) or first)
 
 
 def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:

@@ -29,7 +29,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
+from gonogo.prepare.environment_mismatch import DISTRIBUTION_BY_MODULE, declared_requirements, distribution_of
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import STACK
 from gonogo.prepare.packages.requested import index_lines_of
@@ -67,6 +67,7 @@ COMMON_PACKAGES = frozenset({
     "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
     "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
     "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio", "ruamel-yaml",
+    *DISTRIBUTION_BY_MODULE.values(),  # whoever imports cv2 needs opencv-python, whether a list names it or not
 })  # fmt: skip
 
 
