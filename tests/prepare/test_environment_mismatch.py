@@ -9,6 +9,7 @@ import pytest
 from gonogo.evidence.prepared import Prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.packages.full_environment import _cutoff_date
 from gonogo.prepare.project_requirements import FILE
@@ -277,14 +278,20 @@ def test_a_whole_environment_is_laid_over_nothing(project: Path) -> None:
 @pytest.mark.parametrize("library", ["", "/env/lib/python3.11/site-packages/torch/nn/init.py"])
 def test_a_torch_that_only_the_day_excludes_leads_to_the_releases_of_today(project: Path, library: str) -> None:
     (project / "requirements.txt").write_text("torch>=2.5\n")
-    for by_date, option in ((["torch"], ("--as-of", "today")), ([], ("--environment", "none"))):
+    for by_date, version, option in (
+        (["torch"], "==2.6.0", ("--as-of", "today")),
+        ([], "==2.0.1", ("--environment", "none")),  # too old for a rehearsal
+        ([], "==2.6.0", ()),
+    ):
         record = record_of(project, "ImportError", "cannot import name '_Old' from 'torch.x'", library=library)
         record.whole_environment, record.differing, record.differing_by_date = True, ["torch"], by_date
+        record.torch_requested = version
         record.ranks[0].imported["torch"] = "2.13.0"
         why(record)
         (gap,) = record.ranks[0].unsupported
         assert gap.remedy is not None
         assert gap.remedy.options == option
+        assert (gap.remedy.purpose is Purpose.AFTER_TORCH) == (option == ())
 
 
 @pytest.mark.parametrize(("message", "told"), [("no algorithm", False), ("operator torchvision::nms is missing", True)])

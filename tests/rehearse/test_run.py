@@ -19,6 +19,7 @@ from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
+from gonogo.prepare.packages import PackageOverlay
 from gonogo.rehearse.launch.worker_environment import datasets_cache
 from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
@@ -147,6 +148,21 @@ def test_a_plain_program_sees_all_devices(project: Project) -> None:
     assert environment["A"] == "1"
     assert "RANK" not in environment
     assert plan_of(project.rehearse("python", "train.py"))["devices"] == 1
+
+
+def test_the_time_that_an_environment_takes_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(*_arguments: object, **_options: object) -> PackageOverlay:
+        time.sleep(0.3)
+        return PackageOverlay()
+
+    def run(request: RehearsalRequest, *_arguments: object) -> None:
+        raise TimeoutError(request.timeout)
+
+    monkeypatch.setattr("gonogo.rehearse.run.packages_for", install)
+    monkeypatch.setattr("gonogo.rehearse.run._run_rehearsal", run)
+    with pytest.raises(TimeoutError) as ended:
+        rehearse(RehearsalRequest(["python", "train.py"], timeout=5.0))
+    assert 5.3 <= ended.value.args[0] < 20
 
 
 @pytest.mark.parametrize("server", ["trl vllm-serve --model m", "swift rollout --model m", "swift infer --model m"])

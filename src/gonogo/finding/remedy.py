@@ -48,6 +48,7 @@ class Purpose(str, Enum):
     PASS_VARIABLE = "pass-variable"
     OWN_ENVIRONMENT = "own-environment"
     OTHER_PYTHON = "other-python"
+    AFTER_TORCH = "after-torch"
     RELEASES_OF_TODAY = "releases-of-today"
     COUNT_OF_NODE = "count-of-node"
     ALL_RANKS = "all-ranks"

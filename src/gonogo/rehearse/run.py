@@ -118,7 +118,10 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     with _sigterm_interrupts(), scratch_folder() as scratch:
         stated = parse_machine(request.gpus, request.nodes, request.host_memory, UNSPECIFIED_GPU_COUNT)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
+        asked = time.monotonic()
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
+        # The minutes that an environment takes the first time are none of the program's.
+        request = dataclasses.replace(request, timeout=request.timeout + time.monotonic() - asked)
         if request.life:
             record = _run_lives(request, stated, overlay, scratch, started, progress)
         else:
@@ -598,6 +601,7 @@ def _make_record(
         inferred=inferred_shapes(Path.cwd()),
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
+        torch_requested=overlay.torch,
         differing_by_date=list(overlay.by_date),
         without_operators=list(overlay.without_operators),
         whole_environment=overlay.python is not None,

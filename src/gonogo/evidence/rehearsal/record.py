@@ -423,6 +423,8 @@ class RehearsalRecord(msgspec.Struct):
     """Size of a node's /dev/shm, if the source of the command states it."""
     differing: list[str] = []
     """Packages (canonical name) in the environment file that were replaced or left out."""
+    torch_requested: str = ""
+    """The version of torch that the environment file requires (``==2.4.1``), if another one was rehearsed."""
     differing_by_date: list[str] = []
     """Those of :attr:`differing` whose version the file allows: only the releases of its repository's day differ."""
     without_operators: list[str] = []

@@ -66,6 +66,8 @@ class _BuildOutcome:
     notes: list[Text] = field(default_factory=list)
     names_differing: list[str] = field(default_factory=list)
     """Canonical names of packages that are missing or have another version."""
+    torch: str = ""
+    """The requested version of torch, if another one is there."""
     without_operators: list[str] = field(default_factory=list)
     """Those of them that are of the requested release, without its compiled operators."""
     by_date: list[str] = field(default_factory=list)
@@ -188,6 +190,7 @@ def _build_overlay(
         python=outcome.python,
         versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
         differing=tuple(outcome.names_differing),
+        torch=outcome.torch,
         by_date=tuple(outcome.by_date),
         without_operators=tuple(outcome.without_operators),
         skipped=tuple(outcome.differing),
@@ -346,6 +349,7 @@ def _environment_report(
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
         outcome.differ("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
+        outcome.torch = torch
         if requested.torch is None and not has_explicit_date:  # the file allows it, only the day does not
             outcome.by_date.append("torch")
     for name in requested.built_for_cuda:

@@ -37,12 +37,13 @@ class PackageOverlay:
     ``skipped`` lists what differs from the request, as (what, why); ``differing`` has the canonical names of those
     packages: ``by_date`` those of them that differ only from the releases of a day that the user did not choose,
     ``without_operators`` those that lack no more than compiled operators; ``reasons`` says of one by its canonical
-    name, as (what, why), how it differs.
+    name, as (what, why), how it differs. ``torch`` is the requested version, if another one is there.
     """
 
     folders: tuple[Path, ...] = ()
     python: Path | None = None
     differing: tuple[str, ...] = ()
+    torch: str = ""
     by_date: tuple[str, ...] = ()
     without_operators: tuple[str, ...] = ()
     versions: dict[str, Version] = field(default_factory=dict)

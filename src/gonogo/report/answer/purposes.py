@@ -36,6 +36,9 @@ PURPOSE_TEXTS: dict[Purpose, Text] = {
     Purpose.INSTALL_PACKAGE: translated("installs it for this rehearsal only"),
     Purpose.PASS_VARIABLE: translated("passes the variable on"),
     Purpose.OWN_ENVIRONMENT: translated("in the run's own environment"),
+    Purpose.AFTER_TORCH: translated(
+        "once a CPU build of {subject} can be installed here, from PyTorch's index or a folder of wheels"
+    ),
     Purpose.RELEASES_OF_TODAY: translated("with the releases of today in place of those of the last commit"),
     Purpose.OTHER_PYTHON: translated("with gonogo installed for Python {subject}"),
     Purpose.COUNT_OF_NODE: translated("with as many GPUs as each node has"),
