@@ -188,6 +188,20 @@ def test_what_starts_another_command_is_typed_as_in_a_script(words: tuple[str, .
     assert project.saw("0" if "torchrun" in words else "")[0][-2:] == ["--lr", "1"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sbatch", "run.sh", "--lr", "1"),
+        ("sbatch", "--nodes=1", "-p", "gpu", "-N1", "--exclusive", "run.sh", "--lr", "1"),
+    ],
+)
+def test_a_submitted_job_is_rehearsed_as_its_node_runs_it(words: tuple[str, ...], project: Project) -> None:
+    project.write("train.py", _SHOW)
+    project.write("run.sh", '#!/bin/bash\n#SBATCH --nodes=1\nsrun python train.py "$@"\n')
+    assert project.rehearse(*words).ranks[0].outcome == "completed"
+    assert project.saw("")[0][-2:] == ["--lr", "1"]
+
+
 def test_a_plain_program_whose_environment_says_its_place(project: Project) -> None:
     project.write("train.py", _SHOW)
     line = ["RANK=0", "WORLD_SIZE=8", "LOCAL_RANK=0", "MASTER_ADDR=localhost", "python", "train.py"]
