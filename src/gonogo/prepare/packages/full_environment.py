@@ -350,7 +350,7 @@ def _environment_report(
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
         outcome.differ("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
         outcome.torch = torch
-        if requested.torch is None and not has_explicit_date:  # the file allows it, only the day does not
+        if requested.torch is None:  # the file allows it, only the day does not
             outcome.by_date.append("torch")
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch

@@ -35,7 +35,7 @@ class PackageOverlay:
     """A rehearsal's packages beyond this Python's: folders to put first on ``PYTHONPATH``, or another Python.
 
     ``skipped`` lists what differs from the request, as (what, why); ``differing`` has the canonical names of those
-    packages: ``by_date`` those of them that differ only from the releases of a day that the user did not choose,
+    packages: ``by_date`` those of them that differ only from the releases of a day,
     ``without_operators`` those that lack no more than compiled operators; ``reasons`` says of one by its canonical
     name, as (what, why), how it differs. ``torch`` is the requested version, if another one is there.
     """

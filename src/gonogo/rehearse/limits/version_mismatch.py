@@ -28,8 +28,8 @@ _DIFFERS_FROM_REQUIRED = Reason(
 )
 _DIFFERS_BY_DATE = Reason(
     translated(
-        "the project's files allow the {package} of this rehearsal, but it is not the release of the day of the last "
-        "commit, from which the other packages are: with today's releases (--as-of today) nothing is replaced"
+        "the project's files allow the {package} of this rehearsal, but it is not the release of the day from which "
+        "the other packages are: with today's releases (--as-of today) nothing is replaced"
     ),
     rehearse_again("--as-of", "today", purpose=Purpose.RELEASES_OF_TODAY),
 )

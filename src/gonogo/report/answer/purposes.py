@@ -39,7 +39,7 @@ PURPOSE_TEXTS: dict[Purpose, Text] = {
     Purpose.AFTER_TORCH: translated(
         "once a CPU build of {subject} can be installed here, from PyTorch's index or a folder of wheels"
     ),
-    Purpose.RELEASES_OF_TODAY: translated("with the releases of today in place of those of the last commit"),
+    Purpose.RELEASES_OF_TODAY: translated("with the releases of today in place of those of that day"),
     Purpose.OTHER_PYTHON: translated("with gonogo installed for Python {subject}"),
     Purpose.COUNT_OF_NODE: translated("with as many GPUs as each node has"),
     Purpose.ALL_RANKS: translated("rehearses all ranks"),
