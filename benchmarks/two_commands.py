@@ -87,10 +87,11 @@ def table() -> str:
         one = kept.get(f"{launch['project']}: {launch['name']}")
         if one is not None:
             first, now = ("; ".join(done["verdict"] for done in one[when]) for when in ("first", "now"))
+            judged_now = one["judged"]
+            if not one["measured_again"]:
+                now = judged_now = "-"
             seconds = sum(done["seconds"] for done in one["first"])
-            rows.append(
-                f"| {launch['project']} | {launch['verdict']} | {first} | {seconds} | {now} | {one['judged']} |"
-            )
+            rows.append(f"| {launch['project']} | {launch['verdict']} | {first} | {seconds} | {now} | {judged_now} |")
     return "\n".join(rows)
 
 
