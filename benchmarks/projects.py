@@ -81,6 +81,14 @@ def checked_out(launch: dict[str, Any], mirrors: Path | None, into: Path) -> str
     if source is not None:
         _leave_out_what_lacks(into)  # a mirror may lack large files, which git would stop at
     _git(["git", "checkout-index", "-a", "-q"], into)
+    for path, project in launch.get("submodules", {}).items():
+        at = subprocess.run(
+            ["git", "ls-tree", "--object-only", launch["commit"], path], cwd=into, capture_output=True, text=True
+        ).stdout.strip()
+        shutil.rmtree(into / path, ignore_errors=True)
+        why_not = checked_out({"project": project, "commit": at}, mirrors, into / path)
+        if why_not is not None:
+            return why_not
     return None
 
 

@@ -131,6 +131,16 @@ def test_a_stage_that_fails_leaves_the_resume_known() -> None:
     assert life_report(failed) is None
 
 
+def test_a_stage_without_a_folder_names_the_program_to_give() -> None:
+    life = RankRunState("first", at_save=StateMoment(2, (_TRAINED,)), written=["out/step 2/weights.pt"])
+    first = _record(life, "first")
+    first.life_stages = ("save", "merge", "serve")
+    merge, serve = skipped_life_checks(first)
+    assert merge.remedy is not None
+    assert merge.remedy.options == ("--merge-with=python merge.py 'out/step 2'",)
+    assert (serve.remedy, serve.what.en) == (None, "loading the result")
+
+
 @pytest.mark.parametrize(("language", "lost"), [("en", "LOST: in none of its files"), ("zh", "丢失：不在任何文件中")])
 def test_the_table_of_the_result(language: str, lost: str) -> None:
     saved = [SavedTensor("out/model.bin", "a.weight", (8,), "float32", (_TRAINED.identity,))]

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from gonogo.evidence.prepared import PreparedStandIns
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.finding.errors import UserError
+from gonogo.finding.remedy import Purpose
 from gonogo.prepare.environment_mismatch import missing_packages
+from gonogo.prepare.packages.full_environment import _cutoff_date
+from gonogo.prepare.project_requirements import FILE
 from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.synthetic_data_failures import _explain_package_failure
 from gonogo.rehearse.limits.world import ProjectWorld
 
 LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"
@@ -66,6 +72,22 @@ def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
 def test_the_package_that_is_missing(message: str, package: str | None) -> None:
     failure = Failure("AssertionError", message, (), "load", 0)
     assert missing_packages(failure) == ([package] if package else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "package"),
+    [
+        ("import ruamel.yaml as yaml", "ruamel", "ruamel-yaml"),
+        ("from google.cloud.storage import Client", "google", "google-cloud-storage"),
+        ("from google.protobuf import message", "google", "protobuf"),
+        ("import yaml.reader", "yaml", "pyyaml"),
+        ("from ruamel import yaml", "ruamel", "ruamel"),
+    ],
+)
+def test_a_name_that_packages_share_is_told_by_the_import(line: str, said: str, package: str) -> None:
+    frames = (Frame("/x/train.py", 3, "<module>", line, "user"),)
+    failure = Failure("ModuleNotFoundError", f"No module named '{said}'", frames, "load", 0)
+    assert missing_packages(failure) == [package]
 
 
 @pytest.fixture
@@ -251,6 +273,58 @@ def test_a_whole_environment_is_laid_over_nothing(project: Path) -> None:
     assert why(lacking) is None
     lacking.whole_environment, lacking.ranks[0].outcome = True, "raised"
     assert "pytest is not installed" in (why(lacking) or "")
+
+
+@pytest.mark.parametrize("library", ["", "/env/lib/python3.11/site-packages/torch/nn/init.py"])
+def test_a_torch_that_only_the_day_excludes_leads_to_the_releases_of_today(project: Path, library: str) -> None:
+    (project / "requirements.txt").write_text("torch>=2.5\n")
+    for by_date, version, option in (
+        (["torch"], "==2.6.0", ("--as-of", "today")),
+        ([], "==2.0.1", ("--environment", "none")),  # too old for a rehearsal
+        ([], "==2.6.0", ()),
+    ):
+        record = record_of(project, "ImportError", "cannot import name '_Old' from 'torch.x'", library=library)
+        record.whole_environment, record.differing, record.differing_by_date = True, ["torch"], by_date
+        record.torch_requested = version
+        record.ranks[0].imported["torch"] = "2.13.0"
+        why(record)
+        (gap,) = record.ranks[0].unsupported
+        assert gap.remedy is not None
+        assert gap.remedy.options == option
+        assert (gap.remedy.purpose is Purpose.AFTER_TORCH) == (option == ())
+
+
+@pytest.mark.parametrize(("message", "told"), [("no algorithm", False), ("operator torchvision::nms is missing", True)])
+def test_lacking_operators_matter_to_what_points_to_them(project: Path, message: str, told: bool) -> None:
+    """torchvision of the right release has all its Python code; another release of it may be the reason of anything."""
+    record = record_of(project, "ValueError", message)
+    record.whole_environment, record.differing, record.without_operators = True, ["torchvision"], ["torchvision"]
+    record.ranks[0].imported["torchvision"] = "0.28.0"
+    assert (why(record) is not None) is told
+    record.without_operators, record.ranks[0].outcome = [], "raised"
+    record.ranks[0].unsupported.clear()
+    assert why(record) is not None
+
+
+def test_a_module_that_its_namesake_lacks_is_not_asked_for_by_that_name_again(project: Path) -> None:
+    table = PreparedStandIns(environment=FILE)
+    record = record_of(project, "ModuleNotFoundError", "No module named 'ruamel_yaml'")
+    failure = record.ranks[0].failure
+    assert failure is not None
+    for laid, option in (({}, ("--with", "ruamel-yaml")), ({"ruamel-yaml": "0.18.6"}, ())):
+        record.laid_over = laid
+        reason = _explain_package_failure(failure, table, record, project)
+        assert reason is not None
+        assert reason.remedy is not None
+        assert reason.remedy.options == option
+
+
+@pytest.mark.parametrize("text", ["2026-13-01", "tomorrow"])
+def test_the_day_of_the_releases(tmp_path: Path, text: str) -> None:
+    assert _cutoff_date("today", tmp_path / "a.txt") is None
+    assert _cutoff_date("2023-11-02", tmp_path / "a.txt") == "2023-11-02"
+    with pytest.raises(UserError, match=f"--as-of {text}: write a date"):
+        _cutoff_date(text, tmp_path / "a.txt")
 
 
 _NIGHTLY_LINE = "pip3 install --pre torch --index-url https://download.pytorch.org/whl/nightly/cu130\n"

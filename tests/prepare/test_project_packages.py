@@ -371,6 +371,35 @@ def test_what_a_projects_page_has_pip_install_is_asked_for_where_it_has_no_list(
     assert packages.added == ["python-levenshtein"]
 
 
+def test_what_a_projects_page_installs_with_conda_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text(
+        "```\nconda create --name raft python=3.9\nconda activate raft\n"
+        "conda install pytorch=1.6.0 cudatoolkit=10.1 scipy opencv \\\n  -c pytorch\n```\n"
+    )
+    packages = project_packages([], tmp_path)
+    assert packages.files == ["README.md"]
+    assert packages.lines == {"torch": "torch==1.6.0", "scipy": "scipy", "opencv-python": "opencv-python"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["conda env create -f env/cuda.yaml", "mamba env update --file=env/cuda.yaml", "pip install -U -r env/cuda.yaml"],
+)
+def test_the_list_that_a_projects_page_names_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "cuda.yaml").write_text("dependencies:\n  - pytorch=2.2\n  - pip:\n    - lightning==2.2.1\n")
+    (tmp_path / "README.md").write_text(f"```bash\n{line}\npip install -r ../outside.txt\n```\n")
+    packages = project_packages([], tmp_path)
+    assert packages.files == ["env/cuda.yaml"]
+    assert packages.lines == {"torch": "torch==2.2.*", "lightning": "lightning==2.2.1"}
+    (tmp_path / "requirements.txt").write_text("torch\n")
+    assert project_packages([], tmp_path).files == ["requirements.txt"], "the usual name comes first"
+
+
 def test_the_projects_own_command_is_prepared_and_never_taken_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -261,6 +261,20 @@ def test_the_script_that_writes_a_file_is_named(tmp_path: Path, case: UsersData)
     assert find_producer(str(tmp_path / path), tmp_path) == case.says[1]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "line"),
+    [("seqs_train.json", 6), ("seqs_val-2.json", 6), ("sets_train.json", None), ("seqs_train.npz", None)],
+)
+def test_the_script_that_fills_in_a_files_name_is_named(tmp_path: Path, wanted: str, line: int | None) -> None:
+    (tmp_path / "preprocess.py").write_text(
+        "import json, os\n\n\ndef save(folder, split, found):\n"
+        "    path = os.path.join(folder, f'seqs_{split}.json')\n    with open(path, 'w') as file:\n"
+        "        json.dump(found, file)\n"
+    )
+    producer = None if line is None else f"preprocess.py:{line}"
+    assert find_producer(str(tmp_path / "data" / wanted), tmp_path) == producer
+
+
 def test_a_script_that_only_reads_a_file_is_not_its_producer(tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text('with open("data/graphs_train.pkl", "rb") as file:\n    print(file.read())\n')
     assert find_producer(str(tmp_path / "data/graphs_train.pkl"), tmp_path) is None

@@ -187,6 +187,17 @@ def test_an_import_that_is_not_installed_ends_it_before_anything_runs(
     assert missing in report.skipped[0].why.en
 
 
+def test_a_module_whose_package_has_another_name_is_asked_for_with_the_others(
+    project: Path, rehearsals: list[RehearsalRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gonogo.prepare.missing_imports._is_importable", lambda module: module == "torch")
+    (project / "train.py").write_text("import cv2\nimport torch\nimport matplotlib.pyplot\nimport nobody_knows\n")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH))
+    assert (record, rehearsals) == (None, [])
+    assert report.skipped[0].remedy is not None
+    assert report.skipped[0].remedy.options == ("--with", "opencv-python", "--with", "matplotlib")
+
+
 def test_what_the_project_declares_is_looked_for_also_where_its_environment_is_not_wanted(
     project: Path, rehearsals: list[RehearsalRequest]
 ) -> None:
@@ -308,7 +319,7 @@ def test_a_launcher_that_the_environment_lacks_is_not_the_users_fault(
 ) -> None:
     def lacks(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
         what, why = Text("deepspeed==0.11.1", "deepspeed==0.11.1"), Text("its build failed", "构建失败")
-        raise LauncherNotInEnvironment("deepspeed", [(what, why)])
+        raise LauncherNotInEnvironment("deepspeed", what, why)
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", lacks)
     record, report = prepare_and_rehearse(RehearsalRequest(command=LAUNCH, as_installed=True))

@@ -119,6 +119,12 @@ def test_a_sentence_that_names_a_command_decides_nothing() -> None:
     assert "--keep" in next_step(report_on(Skipped(why, why))).command
 
 
+def test_records_that_are_kept_are_read_and_not_kept_once_more() -> None:
+    call = msgspec.structs.replace(CALL, own_options=(*CALL.own_options, ("--keep", "out")))
+    step = next_step(msgspec.structs.replace(report_on(gap(None)), call=call))
+    assert (step.command, step.what.en) == ("", "what each rank printed is in out")
+
+
 def test_each_purpose_has_its_words() -> None:
     assert set(PURPOSE_TEXTS) == set(Purpose)
     for text in PURPOSE_TEXTS.values():

@@ -19,6 +19,7 @@ from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
+from gonogo.prepare.packages import PackageOverlay
 from gonogo.rehearse.launch.worker_environment import mirror_datasets_cache
 from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
@@ -150,6 +151,21 @@ def test_a_plain_program_sees_all_devices(project: Project) -> None:
     assert plan_of(project.rehearse("python", "train.py"))["devices"] == 1
 
 
+def test_the_time_that_an_environment_takes_is_not_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(*_arguments: object, **_options: object) -> PackageOverlay:
+        time.sleep(0.3)
+        return PackageOverlay()
+
+    def run(request: RehearsalRequest, *_arguments: object) -> None:
+        raise TimeoutError(request.timeout)
+
+    monkeypatch.setattr("gonogo.rehearse.run.packages_for", install)
+    monkeypatch.setattr("gonogo.rehearse.run._run_rehearsal", run)
+    with pytest.raises(TimeoutError) as ended:
+        rehearse(RehearsalRequest(["python", "train.py"], timeout=5.0))
+    assert 5.3 <= ended.value.args[0] < 20
+
+
 @pytest.mark.parametrize("server", ["trl vllm-serve --model m", "swift rollout --model m", "swift infer --model m"])
 def test_of_a_scripts_launches_the_first_that_trains_is_rehearsed(project: Project, server: str) -> None:
     project.write("train.py", _SHOW)
@@ -171,6 +187,20 @@ def test_what_starts_another_command_is_typed_as_in_a_script(words: tuple[str, .
     project.write("train.py", _SHOW)
     assert project.rehearse(*words).ranks[0].outcome == "completed"
     assert project.saw("0" if "torchrun" in words else "")[0][-2:] == ["--lr", "1"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sbatch", "run.sh", "--lr", "1"),
+        ("sbatch", "--nodes=1", "-p", "gpu", "-N1", "--exclusive", "run.sh", "--lr", "1"),
+    ],
+)
+def test_a_submitted_job_is_rehearsed_as_its_node_runs_it(words: tuple[str, ...], project: Project) -> None:
+    project.write("train.py", _SHOW)
+    project.write("run.sh", '#!/bin/bash\n#SBATCH --nodes=1\nsrun python train.py "$@"\n')
+    assert project.rehearse(*words).ranks[0].outcome == "completed"
+    assert project.saw("")[0][-2:] == ["--lr", "1"]
 
 
 def test_a_plain_program_whose_environment_says_its_place(project: Project) -> None:

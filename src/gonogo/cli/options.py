@@ -108,8 +108,8 @@ AsOf = Annotated[
     str | None,
     typer.Option(
         metavar="DATE",
-        help="With --environment: resolve unpinned versions to the releases of this day (2023-11-02). Default: "
-        "the last commit of FILE's repository.",
+        help="With --environment: resolve unpinned versions to the releases of this day (2023-11-02), or of today. "
+        "Default: the last commit of FILE's repository.",
     ),
 ]
 Env = Annotated[

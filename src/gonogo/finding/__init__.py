@@ -143,6 +143,8 @@ class Skipped(msgspec.Struct, frozen=True):
     why: Text
     remedy: GapRemedy | None = None
     """What would close the gap; only of a gap that keeps the verdict from being GO or NO-GO, if anything is known."""
+    beyond_request: bool = False
+    """Whether the request leaves it out (other ranks, longer samples), so that it decides no verdict."""
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import exists, is_file, iter_parent_folders, resolve_path
-from gonogo.evidence.rehearsal.chain import exception_chain
+from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
@@ -34,13 +34,15 @@ _NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
 _MAX_FILES = 24
 _MAX_DEPTH = 4
 _REQUIREMENT_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
-_DISTRIBUTION_BY_MODULE = {
+DISTRIBUTION_BY_MODULE = {
     "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
     "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
     "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
     "google.protobuf": "protobuf", "Levenshtein": "levenshtein", "Crypto": "pycryptodome", "attr": "attrs",
 }  # fmt: skip
 """Distributions whose name differs from that of the module."""
+_SHARED_NAMES = {"ruamel": 1, "zope": 1, "backports": 1, "jaraco": 1, "sphinxcontrib": 1, "google": 2, "azure": 2}
+"""First names of modules that several distributions share, and how many of the parts after it name the one."""
 
 _PIP_INSTALL = (
     r"\bpip3? install (?:(?:-U|--upgrade|-i https?:\S+) )*[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
@@ -184,8 +186,21 @@ def explain_package_mismatch(rank: RankRecord, requirements: Requirements, recor
 
 def missing_packages(failure: Failure) -> list[str]:
     """The distributions (canonical names) that the failure reports as missing."""
-    said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
-    return [distribution_of(match[match.lastindex or 0]) for match in _MISSING_PACKAGE_PATTERN.finditer(said)]
+    return [name for told in exception_chain(failure) for _, name in _reported_missing(told)]
+
+
+def _reported_missing(told: ChainedException) -> Iterator[tuple[re.Match[str], str]]:
+    """Each place of a message that reports a missing module or package, and the distribution."""
+    for match in _MISSING_PACKAGE_PATTERN.finditer(f"{told.type}: {told.message}"):
+        name = match[match.lastindex or 0]
+        yield match, distribution_of(imported_name(name, told) if match[1] else name)
+
+
+def imported_name(module: str, failed: ChainedException) -> str:
+    """The module that the failed statement imports: Python's message has only the first part that it did not find."""
+    line = failed.frames[-1].text if failed.frames else ""
+    whole = re.search(rf"(?:import|from)\s+({re.escape(module)}(?:\.\w+)+)", line)
+    return whole[1] if whole is not None else module
 
 
 def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
@@ -204,8 +219,7 @@ def _explain_mismatch(
 ) -> Reason | None:
     """The mismatch that explains the failure, or None."""
     said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
-    for match in _MISSING_PACKAGE_PATTERN.finditer(said):
-        name = distribution_of(match[match.lastindex or 0])
+    for match, name in (found for told in exception_chain(failure) for found in _reported_missing(told)):
         if _rehearsed_version(name, record):
             continue
         if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
@@ -290,8 +304,10 @@ def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
 
 def distribution_of(module: str) -> str:
     """The canonical name of the distribution that provides a module, guessed from the module's name."""
-    first = module.partition(".")[0]
-    return canonical_package_name(_DISTRIBUTION_BY_MODULE.get(module) or _DISTRIBUTION_BY_MODULE.get(first) or first)
+    first, *rest = module.split(".")
+    if rest and first in _SHARED_NAMES and module not in DISTRIBUTION_BY_MODULE:
+        return canonical_package_name("-".join([first, *rest[: _SHARED_NAMES[first]]]))
+    return canonical_package_name(DISTRIBUTION_BY_MODULE.get(module) or DISTRIBUTION_BY_MODULE.get(first) or first)
 
 
 def is_excluded_by(version_text: str, specifier: SpecifierSet) -> bool:

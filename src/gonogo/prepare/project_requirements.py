@@ -7,6 +7,7 @@ requirements files) only what the launch imports is used: nobody installs all of
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import sys
@@ -28,7 +29,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
+from gonogo.prepare.environment_mismatch import DISTRIBUTION_BY_MODULE, declared_requirements, distribution_of
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import STACK
 from gonogo.prepare.packages.requested import index_option_lines
@@ -46,6 +47,13 @@ _REQUIREMENT_FILE_NAMES = (
 _PIP_INSTALL_PATTERN = re.compile(
     r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
 )
+_CONDA_INSTALL_PATTERN = re.compile(
+    r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*((?:conda|mamba|micromamba) install [^\n`&|;#]+)", re.MULTILINE
+)
+_LIST_NAMED_PATTERN = re.compile(
+    r"(?:\bpip3? install|\b(?:conda|mamba|micromamba)(?: env)? (?:create|update|install))\b[^\n`&|;#]*?"
+    r" (?:-r|--requirement|-f|--file)[ =]([\w./-]+)"
+)
 _OPTIONS_WITHOUT_VALUE = frozenset(
     {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
 )
@@ -58,7 +66,8 @@ COMMON_PACKAGES = frozenset({
     "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
     "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
     "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
-    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio",
+    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio", "ruamel-yaml",
+    *DISTRIBUTION_BY_MODULE.values(),  # whoever imports cv2 needs opencv-python, whether a list names it or not
 })  # fmt: skip
 
 
@@ -127,7 +136,8 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
         if found.own is None:
             found.own = project_package(place)
         if not found.files:
-            for path in (place / name for name in _REQUIREMENT_FILE_NAMES):
+            usual = [place / name for name in _REQUIREMENT_FILE_NAMES]
+            for path in (*usual, *(place / name for page in _pages(place) for name in _lists_named_on(page))):
                 if is_file(path) and _add_packages(found, _requirement_lines(path, found)):
                     found.files.append(_display_path(path, folder))
                     break
@@ -147,8 +157,8 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
             address, full_name = asked.addresses.get(name), f"{name}{asked.extras.get(name, '')}"
             found.asked.setdefault(name, f"{full_name} @ {address}" if address else f"{full_name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
-        for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
-            lines = list(_named_requirements(_pip_install_names(path)))
+        for path in _pages(place):
+            lines = [*_named_requirements(_pip_install_names(path)), *_conda_install_lines(path, found)]
             if lines and not found.files and _add_packages(found, lines):  # the project has no other list
                 found.files.append(_display_path(path, folder))
             for name, line in lines:
@@ -217,13 +227,35 @@ def _folders_in(folder: Path) -> list[Path]:
         return []
 
 
+def _pages(place: Path) -> list[Path]:
+    """The README and the setup scripts in a folder, which say how to install what the project needs."""
+    return sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh")))
+
+
+def _text_of(page: Path) -> str:
+    try:
+        return page.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return ""
+
+
+def _lists_named_on(page: Path) -> Iterator[str]:
+    """The files below the page's folder that it says to install from, such as ``conda env create -f FILE``."""
+    for match in _LIST_NAMED_PATTERN.finditer(_text_of(page)):
+        if not os.path.isabs(match[1]) and ".." not in match[1].split("/"):
+            yield match[1]
+
+
+def _conda_install_lines(page: Path, found: ProjectPackages) -> Iterator[tuple[str, str]]:
+    """The requirements after ``conda install`` on a page."""
+    commands = "\n".join(match[1] for match in _CONDA_INSTALL_PATTERN.finditer(_text_of(page)))
+    if commands:
+        yield from _requirements_in(read_environment(SourceFile("install.sh", commands.encode())), found)
+
+
 def _pip_install_names(path: Path) -> Iterator[str]:
     """The names after ``pip install`` in a project's README or setup script."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
-    except OSError:
-        return
-    for match in _PIP_INSTALL_PATTERN.finditer(text):
+    for match in _PIP_INSTALL_PATTERN.finditer(_text_of(path)):
         words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
         before = ""
         for word in words:
@@ -280,10 +312,11 @@ def _add_packages(packages: ProjectPackages, lines: Iterable[tuple[str, str]]) -
 
 
 def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str, str]]:
-    try:
-        told: Environment = read_environment(SourceFile.read(path))
-    except UserError:
-        return
+    with contextlib.suppress(UserError):
+        yield from _requirements_in(read_environment(SourceFile.read(path)), found)
+
+
+def _requirements_in(told: Environment, found: ProjectPackages) -> Iterator[tuple[str, str]]:
     found.index_lines += [line for line in index_option_lines(told) if line not in found.index_lines]
     for name, package in told.packages.items():
         if not name[0].isalnum():  # conda's own package, such as _libgcc_mutex

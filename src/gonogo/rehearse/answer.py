@@ -317,11 +317,13 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
         yield Skipped(
             translated("{count} of {world} ranks").format(count=len(others), world=record.world_size),
             translated("not rehearsed (use --ranks all)") if record.launched is None else _STARTED_BY_PROGRAM,
+            beyond_request=True,
         )
     if any(rank.workers for rank in record.ranks):
         yield Skipped(
             translated("whether Ray's workers call the same collectives"),
             translated("each worker was rehearsed separately"),
+            beyond_request=True,
         )
     if record.world_size > 1 and len(record.ranks) == 1:
         yield Skipped(
@@ -332,6 +334,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
             )
             if record.launched is None
             else _STARTED_BY_PROGRAM,
+            beyond_request=True,
         )
     if tokens := max((_most_tokens(rank) for rank in record.ranks), default=0):
         yield Skipped(
@@ -340,6 +343,7 @@ def _skipped_items(record: RehearsalRecord, explained_ranks: set[int], folder: s
                 "not tested; activations grow with length, so make sure that the longest samples are among "
                 "the rehearsed ones"
             ),
+            beyond_request=True,
         )
     for path, shape in record.inferred.items():
         what = translated("{path}: data of another shape than {shape}").format(

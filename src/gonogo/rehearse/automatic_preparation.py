@@ -85,7 +85,7 @@ def prepare_and_rehearse(
         return _prepare_and_rehearse(request, on_progress)
     except LauncherNotInEnvironment as missing:
         own = rehearse_again("--environment", str(AS_INSTALLED), purpose=Purpose.OWN_ENVIRONMENT)
-        return None, _nothing_run_report(request, [Skipped(what, why, own) for what, why in missing.reasons])
+        return None, _nothing_run_report(request, [Skipped(missing.what, missing.why, own)])
 
 
 def _prepare_and_rehearse(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
@@ -11,7 +12,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.finding.remedy import Purpose, Reason, rehearse_again
+from gonogo.finding.remedy import GapRemedy, Purpose, Reason, rehearse_again
 from gonogo.rehearse.lives import CHECKPOINT_PROGRAMS_MODULE, has_saved_checkpoint, is_completed
 
 _RESUME = translated("whether the run can be resumed")
@@ -127,6 +128,14 @@ def skipped_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
             yield Skipped(what, reason.why, reason.remedy)
 
 
+def _own_program(stage: str, record: RehearsalRecord) -> GapRemedy:
+    """The rehearsal with a program of the user's that takes what was saved last."""
+    written = [name for rank in (record.first_life or record).ranks if rank.life for name in rank.life.written]
+    folder = os.path.dirname(written[-1]) if written else ""
+    program = f"python {stage}.py {shlex.quote(folder or '.')}"
+    return rehearse_again(f"--{stage}-with={program}", purpose=Purpose.NAME_PROGRAM, subject=f"{stage}.py")
+
+
 def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
     """Stages that were not reached, and what is unknown about the result."""
     done = [one.life_part for one in record.afterwards]
@@ -138,8 +147,9 @@ def _skipped_result_stages(record: RehearsalRecord) -> Iterator[Skipped]:
         why = _NO_FOLDER
     else:
         why = translated("not reached: the resumed run failed")
-    for stage in missing:
-        yield Skipped(_STAGE_LABELS[stage], why.format(stage=stage))
+    for number, stage in enumerate(missing):
+        remedy = _own_program(stage, record) if why is _NO_FOLDER and number == 0 else None
+        yield Skipped(_STAGE_LABELS[stage], why.format(stage=stage), remedy)
     result = result_report(record)
     if result is not None and result.stages[-1].stage == "serve" and not result.is_loaded:
         yield Skipped(_STAGE_LABELS["serve"], _NOT_CALLED)

@@ -20,6 +20,7 @@ from gonogo.evidence.environment.own_package import project_console_script
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shorten_command, strip_prefix
 from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
+from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.number import parse_whole_number
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -116,6 +117,8 @@ def resolve(command: Sequence[str], situation: CommandContext) -> ResolvedComman
         [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
     ):
         return _resolve_script(words, situation)
+    if situation.in_script is None and plain.name == "sbatch" and (job := _submitted_job(words)) is not None:
+        return _resolve_script(job, situation)
     if situation.in_script is None and (
         os.path.basename(words[0]) in WRAPPER_COMMANDS or parse_ray_job_submit(words) is not None
     ):
@@ -132,6 +135,17 @@ def resolve(command: Sequence[str], situation: CommandContext) -> ResolvedComman
     if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
         _check_program("script", words[0], situation)
     raise _unsupported_command_error(command)
+
+
+def _submitted_job(words: Sequence[str]) -> list[str] | None:
+    """The shell's call of the script that ``sbatch`` submits, as a node runs it; None without a script."""
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        is_joined = "=" in option or (not option.startswith("--") and len(option) > 2)  # --nodes=2, -N2
+        if not is_joined and rest and SRUN.option_name_of(option) in SRUN.with_value:
+            rest.pop(0)
+    return ["bash", *rest] if rest else None
 
 
 def _find_project_command(name: str, entry_point: str, path: str) -> str | None:

@@ -7,7 +7,6 @@ import dataclasses
 import errno
 import functools
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -125,7 +124,10 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     with _sigterm_as_interrupt(), scratch_folder() as scratch:
         stated = parse_machine(request.gpus, request.nodes, request.host_memory, UNSPECIFIED_GPU_COUNT)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
+        asked = time.monotonic()
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
+        # The minutes that an environment takes the first time are none of the program's.
+        request = dataclasses.replace(request, timeout=request.timeout + time.monotonic() - asked)
         if request.life:
             record = _run_lives(request, stated, overlay, scratch, started, progress)
         else:
@@ -316,10 +318,10 @@ def _run_rehearsal(
         try:
             resolved = resolve(request.command, situation)
         except LauncherNotInstalled as missing:
-            reasons = [(what, why) for what, why in overlay.skipped if _names_package(what, missing.package)]
-            if not reasons:
+            reason = overlay.reasons.get(canonicalize_name(missing.package))
+            if reason is None:
                 raise
-            raise LauncherNotInEnvironment(missing.package, reasons) from None
+            raise LauncherNotInEnvironment(missing.package, *reason) from None
         gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
@@ -483,12 +485,6 @@ class _RankRuns:
         )
 
 
-def _names_package(requirement: Text, package: str) -> bool:
-    """Whether a requirement, such as ``deepspeed==0.11.1``, is of that package."""
-    name = re.match(r"[\w.-]+", requirement.en)
-    return name is not None and canonicalize_name(name[0]) == canonicalize_name(package)
-
-
 def _confinement_notes(confinement: Confinement) -> Iterator[Text]:
     """A note if the available confinement doesn't protect against everything."""
     if confinement.means == "none":
@@ -620,6 +616,9 @@ def _make_record(
         inferred=inferred_shapes(Path.cwd()),
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
+        torch_requested=overlay.torch,
+        differing_by_date=list(overlay.by_date),
+        without_operators=list(overlay.without_operators),
         whole_environment=overlay.python is not None,
     )
 

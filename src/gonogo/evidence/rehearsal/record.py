@@ -423,6 +423,12 @@ class RehearsalRecord(msgspec.Struct):
     """Size of a node's /dev/shm, if the source of the command states it."""
     differing: list[str] = []
     """Packages (canonical name) in the environment file that were replaced or left out."""
+    torch_requested: str = ""
+    """The version of torch that the environment file requires (``==2.4.1``), if another one was rehearsed."""
+    differing_by_date: list[str] = []
+    """Those of :attr:`differing` whose version the file allows: only the releases of its repository's day differ."""
+    without_operators: list[str] = []
+    """Those of :attr:`differing` that are of the requested release, but have no compiled operators (torchvision)."""
     whole_environment: bool = False
     """Whether only the packages in :attr:`laid_over` were visible, and none of the installed ones."""
     life_part: LifePart = ""

@@ -59,20 +59,27 @@ def find_producer(path: str, folder: Path) -> str | None:
             source = SourceFile.read(file)
         except UserError:
             continue
-        if len(source.data) > _MAX_BYTES or not any(piece.encode() in source.data for piece in pieces):
+        if len(source.data) > _MAX_BYTES or not any(
+            piece[:_SHORTEST_PIECE].encode() in source.data for piece in pieces
+        ):
             continue
         script = Script(source)
         writes = [call for call in script.calls(*_WRITERS) if _writes_file(call)] if script.tree is not None else []
         shown = os.path.relpath(file, folder)
         for call in writes:
             said = set(_resolved_strings(script, call.node, 0))
-            if any(piece in one for piece in pieces for one in said):
+            if any(piece in one or _is_filled_in(one, piece) for piece in pieces for one in said):
                 return f"{shown}:{call.line}"
         if writes and weaker is None and not _is_training_script(script):
             naming = [
                 (len(node.value), node.lineno)  # the shortest is the name itself, rather than a text about it
                 for node in script.nodes(ast.Constant)
                 if isinstance(node.value, str) and any(piece in node.value for piece in pieces)
+            ]
+            naming += [
+                (len(text), node.lineno)
+                for node in script.nodes(ast.JoinedStr)
+                if any(_is_filled_in(text := _template(node), piece) for piece in pieces)
             ]
             if naming:
                 weaker = f"{shown}:{min(naming)[1]}"
@@ -115,10 +122,29 @@ def _writes_file(call: Call) -> bool:
     )
 
 
+_VALUE = "\0"
+"""What stands in a template for a value that an f-string fills in."""
+
+
+def _template(node: ast.JoinedStr) -> str:
+    """An f-string with :data:`_VALUE` in place of its values."""
+    return "".join(str(one.value) if isinstance(one, ast.Constant) else _VALUE for one in node.values)
+
+
+def _is_filled_in(template: str, name: str) -> bool:
+    """Whether a file's name may be what a template becomes: its own letters are in it, in order, and not too few."""
+    own = os.path.basename(template)
+    if _VALUE not in own or len(own.replace(_VALUE, "").rpartition(".")[0]) < _SHORTEST_PIECE:
+        return False
+    return re.fullmatch(r"[\w-]+".join(map(re.escape, own.split(_VALUE))), name) is not None
+
+
 def _resolved_strings(script: Script, node: ast.AST, depth: int) -> Iterator[str]:
-    """The string constants in an expression, and in what the names in it were computed from."""
+    """The strings and f-strings in an expression, and in what the names in it were computed from."""
     for one in ast.walk(node):
-        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+        if isinstance(one, ast.JoinedStr):
+            yield _template(one)
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value
         elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and depth < _MAX_DEPTH:
             bound = script.bound_to(one)

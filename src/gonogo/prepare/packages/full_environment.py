@@ -66,11 +66,21 @@ class _BuildOutcome:
     notes: list[Text] = field(default_factory=list)
     names_differing: list[str] = field(default_factory=list)
     """Canonical names of packages that are missing or have another version."""
+    torch: str = ""
+    """The requested version of torch, if another one is there."""
+    without_operators: list[str] = field(default_factory=list)
+    """Those of them that are of the requested release, without its compiled operators."""
+    by_date: list[str] = field(default_factory=list)
+    """Those of them that the file allows, and that differ only from the releases of the day."""
+    reasons: dict[str, tuple[Text, Text]] = field(default_factory=dict)
+    """The entries of ``differing`` that are about one of these packages, by its name."""
 
-    def add_difference(self, name: str, specifier: str, explanation: Text) -> None:
+    def add_difference(self, name: str, what: str | Text, explanation: Text) -> None:
         """Note that a package is missing or differs from what its file says."""
+        said = (Text(what, what) if isinstance(what, str) else what, explanation)
         self.names_differing.append(name)
-        self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), explanation))
+        self.reasons[name] = said
+        self.differing.append(said)
 
 
 def build_full_environment(
@@ -92,7 +102,7 @@ def build_full_environment(
     pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
+    asked, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
     folder = _environment_folder(asked, file)
     made.python = venv_python(folder)
     try:
@@ -120,7 +130,7 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
     pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _parse_date(as_of) if as_of is not None else last_commit_date(file))
+    asked, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
     folder = _environment_folder(asked, file)
     kept = _read_manifest(folder)
     made.python = venv_python(folder)
@@ -182,17 +192,30 @@ def _build_overlay(
         python=outcome.python,
         versions={n: Version(v) for n, v in manifest["versions"].items() if n not in outcome.names_differing},
         differing=tuple(outcome.names_differing),
+        torch=outcome.torch,
+        by_date=tuple(outcome.by_date),
+        without_operators=tuple(outcome.without_operators),
         skipped=tuple(outcome.differing),
+        reasons=outcome.reasons,
         notes=tuple(outcome.notes),
     )
 
 
-def _parse_date(text: str) -> str:
+TODAY = "today"
+"""As a date: releases are not limited, and this Python's torch is used wherever the file allows it."""
+
+
+def _cutoff_date(as_of: str | None, file: Path) -> str | None:
+    """The day after which no release counts; None for no limit. Raises UserError for text that isn't a date."""
+    if as_of is None:
+        return last_commit_date(file)
+    if as_of == TODAY:
+        return None
     try:
-        return date.fromisoformat(text).isoformat()
+        return date.fromisoformat(as_of).isoformat()
     except ValueError:
         raise UserError(
-            translated("--as-of {value}: write a date, for example 2023-11-02").format(value=text)
+            translated("--as-of {value}: write a date, for example 2023-11-02, or today").format(value=as_of)
         ) from None
 
 
@@ -328,23 +351,26 @@ def _add_differences_and_notes(
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
         outcome.add_difference("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
+        outcome.torch = torch
+        if requested.torch is None:  # the file allows it, only the day does not
+            outcome.by_date.append("torch")
     for name in requested.built_for_cuda:
         if name in versions:  # torchvision or torchaudio, with a CPU build of torch
-            outcome.add_difference(name, "", _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
+            outcome.add_difference(name, name, _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
+            stated = SpecifierSet(dict(requested.beside_torch).get(name, ""))
+            if "torch" not in outcome.names_differing and stated.contains(Version(versions[name]).public):
+                outcome.without_operators.append(name)
         else:
-            outcome.add_difference(name, "", _BUILT_FOR_CUDA)
+            outcome.add_difference(name, name, _BUILT_FOR_CUDA)
     for name, why in manifest["refused"].items():
         specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
             other = _OTHER_VERSION_REHEARSED.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
-        outcome.add_difference(name, specifier, how)
+        outcome.add_difference(name, f"{name}{specifier}", how)
     for name, (address, why) in manifest["missing"].items():
-        outcome.names_differing.append(name)
-        outcome.differing.append(
-            (describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=why, name=name))
-        )
+        outcome.add_difference(name, describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=why, name=name))
     of_day = Text("", "")
     if requested.as_of is not None:
         of_day = translated(", with releases as of {day}").format(day=requested.as_of)

@@ -35,14 +35,20 @@ class PackageOverlay:
     """A rehearsal's packages beyond this Python's: folders to put first on ``PYTHONPATH``, or another Python.
 
     ``skipped`` lists what differs from the request, as (what, why); ``differing`` has the canonical names of those
-    packages.
+    packages: ``by_date`` those of them that differ only from the releases of a day,
+    ``without_operators`` those that lack no more than compiled operators; ``reasons`` says of one by its canonical
+    name, as (what, why), how it differs. ``torch`` is the requested version, if another one is there.
     """
 
     folders: tuple[Path, ...] = ()
     python: Path | None = None
     differing: tuple[str, ...] = ()
+    torch: str = ""
+    by_date: tuple[str, ...] = ()
+    without_operators: tuple[str, ...] = ()
     versions: dict[str, Version] = field(default_factory=dict)
     skipped: tuple[tuple[Text, Text], ...] = ()
+    reasons: dict[str, tuple[Text, Text]] = field(default_factory=dict)
     notes: tuple[Text, ...] = ()
 
 
@@ -75,6 +81,7 @@ class _OverlayBuilder:
         self._asked: set[str] = set()
         self._specifiers: dict[str, SpecifierSet] = {}
         self._skipped: list[tuple[Text, Text]] = []
+        self._reasons: dict[str, tuple[Text, Text]] = {}
 
     def add_package(self, name: str, specifier: SpecifierSet, *, is_requested: bool) -> None:
         """Overlay a package and its dependencies. A failure is an error only if the user requested the package."""
@@ -119,12 +126,11 @@ class _OverlayBuilder:
         )
 
     def _skip_dependency(self, name: str, specifier: SpecifierSet, reason: str) -> None:
-        self._skipped.append(
-            (
-                Text(f"{name}{specifier}", f"{name}{specifier}"),
-                translated("could not be installed: {why}").format(why=reason),
-            )
-        )
+        self._differ(name, specifier, translated("could not be installed: {why}").format(why=reason))
+
+    def _differ(self, name: str, specifier: SpecifierSet, why: Text) -> None:
+        self._reasons[name] = (Text(f"{name}{specifier}", f"{name}{specifier}"), why)
+        self._skipped.append(self._reasons[name])
 
     def report_not_overlayable(self, name: str, specifier: SpecifierSet) -> None:
         """Report that a package can't be overlaid."""
@@ -136,7 +142,7 @@ class _OverlayBuilder:
                 name=name, have=have
             )
         )
-        self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
+        self._differ(name, specifier, why)
 
     def build(self) -> PackageOverlay:
         """The overlay, with notes on what was installed, built and skipped."""
@@ -149,7 +155,11 @@ class _OverlayBuilder:
         notes = [note] if self._versions else []
         notes += [BUILT_FROM_SOURCE_NOTE.format(names=", ".join(built))] if built else []
         return PackageOverlay(
-            tuple(self._folders.values()), versions=self._versions, skipped=tuple(self._skipped), notes=tuple(notes)
+            tuple(self._folders.values()),
+            versions=self._versions,
+            skipped=tuple(self._skipped),
+            reasons=self._reasons,
+            notes=tuple(notes),
         )
 
     def _overlay_compatible_releases(self) -> None:

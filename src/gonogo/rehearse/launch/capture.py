@@ -55,11 +55,10 @@ class LauncherNotInstalled(UserError):
 
 
 class LauncherNotInEnvironment(UserError):
-    """The same, since the environment that gonogo made doesn't have it: ``reasons`` says why, as (what, why)."""
+    """The same, since the environment that gonogo made doesn't have it: what is lacking there, and why."""
 
-    def __init__(self, package: str, reasons: Sequence[tuple[Text, Text]]) -> None:
-        self.reasons = tuple(reasons)
-        what, why = self.reasons[0]
+    def __init__(self, package: str, what: Text, why: Text) -> None:
+        self.what, self.why = what, why
         super().__init__(_LEFT_OUT.format(package=package, what=what, why=why))
 
 

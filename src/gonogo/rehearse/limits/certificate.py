@@ -33,7 +33,7 @@ from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.rehearse.limits.absent import explain_generated_files, explain_missing_inputs, explain_missing_rank_output
 from gonogo.rehearse.limits.confinement_failures import explain_denied_access
 from gonogo.rehearse.limits.synthetic_data_failures import WITHOUT_WEIGHTS, explain_data_failure
-from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch
+from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch, with_remedy
 from gonogo.rehearse.limits.world import ProjectWorld
 
 NAMES = frozenset({"packages", "python", "missing", "made", "assumed", "ranks", "confinement"})
@@ -77,7 +77,7 @@ _PACKAGE_VERSION_STILL_DIFFERS = Reason(
 )
 _REPLACED = Reason(
     translated(
-        "the environment is not the declared one: {name} was replaced or left out here (see below), and the program "
+        "the environment is not the declared one: {package} was replaced or left out here (see below), and the program "
         "had requested it before this failure: rehearse in the run's own environment, with --environment none"
     ),
     rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
@@ -189,7 +189,7 @@ def _obligations_in_failure(
     rank: RankRecord, record: RehearsalRecord, world: ProjectWorld
 ) -> Iterator[BrokenObligation]:
     """Obligations to which the failure's message or frames point."""
-    if (why := explain_version_mismatch(rank, record.differing)) is not None:
+    if (why := explain_version_mismatch(rank, record)) is not None:
         yield BrokenObligation("packages", why)
     if (why := explain_denied_access(rank, world.cwd)) is not None:
         yield BrokenObligation("confinement", why)
@@ -271,8 +271,10 @@ def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWor
     """Imported packages whose release differs from what the project requires."""
     asked = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
     for name in record.differing:
+        if name in record.without_operators and name not in asked:
+            continue  # its Python code is that of the run: only a failure that points to it may be due to the rest
         if name in rank.imported or name in asked:
-            yield BrokenObligation("packages", _REPLACED.format(name=name), named=False)
+            yield BrokenObligation("packages", with_remedy(_REPLACED, name, record), named=False)
     for name, (specifier, file) in world.requirements.items():
         have = rank.imported.get(name)
         if have is None or name in _TOOLING_PACKAGES or not is_excluded_by(have, specifier):

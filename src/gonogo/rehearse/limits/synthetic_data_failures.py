@@ -24,6 +24,7 @@ from gonogo.finding import translated
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, prepare_launch, rehearse_again, run_command
 from gonogo.prepare.environment_mismatch import (
     distribution_of,
+    imported_name,
     is_project_module,
     suggested_packages,
     unavailable_packages,
@@ -87,6 +88,13 @@ _NOT_LISTED = Reason(
         "--environment FILE with all packages of the run"
     ),
     rehearse_again("--with", "{name}", purpose=Purpose.INSTALL_PACKAGE),
+)
+_NOT_IN_PACKAGE = Reason(
+    translated(
+        "{module} is in none of the packages that the project requires, nor in {name} {version}, which is here: "
+        "name the package that has it, with gonogo rehearse --with NAME -- COMMAND"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_INSTALL, subject="{module}"),
 )
 _OTHER_PYTHON = Reason(
     translated(
@@ -230,7 +238,10 @@ def _explain_package_failure(
     if any(frame.function == "mpi_discovery" for frame in failure.frames):  # a launcher is missing, not a package
         return None
     if module is not None and not is_project_module(module[1], folder):  # own or causing message
-        return _NOT_LISTED.format(name=distribution_of(module[1]))
+        name = distribution_of(imported := _imported_module(failure, module[1]))
+        if name in record.laid_over and name not in record.differing:
+            return _NOT_IN_PACKAGE.format(module=imported, name=name, version=record.laid_over[name])
+        return _NOT_LISTED.format(name=name)
     for name in unavailable_packages(failure, record):
         if name in COMMON_PACKAGES or name in suggested_packages(failure, record):  # "Please install tensorboard."
             return _NOT_LISTED.format(name=name)
@@ -255,6 +266,11 @@ def _failed_import_message(failure: Failure) -> str:
     here = failure.frames[-1].path
     told = [one for one in exception_chain(failure) if one.type == "ModuleNotFoundError"]
     return next((one.message for one in told if any(frame.path == here for frame in one.frames)), "")
+
+
+def _imported_module(failure: Failure, module: str) -> str:
+    """The dotted name that was imported, where the message has only its first part."""
+    return next((name for one in exception_chain(failure) if (name := imported_name(module, one)) != module), module)
 
 
 def _opened_path(failure: Failure, path: str, cwd: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, exception_class_name
-from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
+from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
+from gonogo.prepare.packages.names import OLDEST_TORCH
 
 # The exceptions that Python raises if code and its dependencies are of different versions.
 _VERSION_ERROR_TYPES_PATTERN = re.compile(
@@ -24,15 +26,41 @@ _DIFFERS_FROM_REQUIRED = Reason(
     translated("{package} differs from what the environment file requires (see below), which may be the reason"),
     rehearse_again("--environment", "none", purpose=Purpose.OWN_ENVIRONMENT),
 )
+_DIFFERS_BY_DATE = Reason(
+    translated(
+        "the project's files allow the {package} of this rehearsal, but it is not the release of the day from which "
+        "the other packages are: with today's releases (--as-of today) nothing is replaced"
+    ),
+    rehearse_again("--as-of", "today", purpose=Purpose.RELEASES_OF_TODAY),
+)
 # Distributions whose module has another name.
 _MODULE_BY_PACKAGE = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}
 
 
-def explain_version_mismatch(rank: RankRecord, differing: Sequence[str]) -> Reason | None:
-    """The package in ``differing`` (canonical names) to which a failure's message or frames point, or None."""
+def explain_version_mismatch(rank: RankRecord, record: RehearsalRecord) -> Reason | None:
+    """The package that differs from the required one and to which a failure's message or frames point, or None."""
     failure = rank.failure
-    suspect = next((name for name in differing if failure is not None and _may_be_caused_by(name, failure)), None)
-    return None if suspect is None else _DIFFERS_FROM_REQUIRED.format(package=suspect)
+    suspect = next((one for one in record.differing if failure is not None and _may_be_caused_by(one, failure)), None)
+    return None if suspect is None else with_remedy(_DIFFERS_FROM_REQUIRED, suspect, record)
+
+
+def with_remedy(reason: Reason, package: str, record: RehearsalRecord) -> Reason:
+    """A reason about a package that was replaced, with what brings the required one."""
+    if package in record.differing_by_date:
+        return _DIFFERS_BY_DATE.format(package=package)
+    filled = reason.format(package=package)
+    if package == "torch" and _may_have_build(record.torch_requested):
+        after = rehearse_again(purpose=Purpose.AFTER_TORCH, subject=f"torch{record.torch_requested}")
+        return Reason(filled.why, after)
+    return filled
+
+
+def _may_have_build(specifier: str) -> bool:
+    """Whether rehearsals support a CPU build of the one release that a specifier allows."""
+    try:
+        return specifier.startswith("==") and Version(specifier.removeprefix("==").removesuffix(".*")) >= OLDEST_TORCH
+    except InvalidVersion:
+        return False
 
 
 def _may_be_caused_by(name: str, failure: Failure) -> bool:

@@ -183,7 +183,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
 
 
 def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> NextStep:
-    """The remedy of the first gap that has one; if none has, the records are kept.
+    """The remedy of the first gap that has one; if none has, the records are kept, or read where they have been.
 
     ``settings`` are the rehearsal's ``--set`` options.
     """
@@ -191,6 +191,9 @@ def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> Next
     for remedy in sorted(remedies, key=lambda one: one.purpose in _AFTER_OTHERS):
         if (step := _remedy_step(remedy, call, *settings)) is not None:
             return step
+    kept = next((option[1] for option in call.own_options if option[0] == "--keep" and len(option) > 1), None)
+    if kept is not None:
+        return _make_step("", Purpose.READ_RECORDS, subject=kept)
     command = _gonogo_command("rehearse", call, *settings, "--keep", _RECORDS_FOLDER)
     return _make_step(command, Purpose.KEEP_RECORDS)
 

@@ -199,7 +199,7 @@ def _skip_reason(report: Report) -> Text:
     if report.verdict is Verdict.NO_GO:
         first = next(finding for finding in report.findings if _is_certain_error(finding))
         return translated("it fails for another reason: {hazard}").format(hazard=first.hazard)
-    reasons = [skipped for skipped in report.skipped if "--ranks" not in skipped.why.en]
+    reasons = [skipped for skipped in report.skipped if not skipped.beyond_request]
     if not reasons:
         return translated("CANNOT-TELL")
     return translated("{what}: {why}").format(what=reasons[-1].what, why=reasons[-1].why)

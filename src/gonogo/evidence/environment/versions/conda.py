@@ -15,6 +15,10 @@ _PIP_NAMES = {
     "pytorch-gpu": "torch",
     "pytorch-cpu": "torch",
     "pytorch-lightning": "pytorch-lightning",
+    "opencv": "opencv-python",
+    "py-opencv": "opencv-python",
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
 }
 """Packages that have other names in conda than on PyPI."""
 _SPEC_PATTERN = r"(?:[\w./-]{1,100}::)?([A-Za-z0-9_][\w.-]{0,100})\s*(?:\[[^\]]{0,200}\])?\s*(.{0,200})$"

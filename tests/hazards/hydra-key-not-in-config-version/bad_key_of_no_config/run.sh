@@ -1,0 +1,1 @@
+python train.py noise_lib=loglinear model=small ngpus=4

@@ -1,0 +1,1 @@
+python train.py --config-name other noise_lib=loglinear
