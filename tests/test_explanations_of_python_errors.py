@@ -65,7 +65,7 @@ def inside(package: str, code: str, error: str, function: str = "run") -> str:
                 'if len(message["tool_calls"]) > 0:',
                 "TypeError: object of type 'NoneType' has no len()",
             ),
-            'message["tool_calls"] is None there',
+            'message["tool_calls"] is None at that line',
         ),
         (
             inside(

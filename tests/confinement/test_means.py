@@ -26,12 +26,12 @@ from gonogo.finding.errors import UserError
 
 
 def allow_to(name):  # new user namespaces, as a profile of AppArmor allows them to one program
-    program = seccomp.Program(0x7FFF0000)
+    program = seccomp.BpfProgram(0x7FFF0000)
     for numbers in ((272, 97), (56, 220)):
-        program.answer(numbers, 0x7FC00000, (0, 0, "any bit", kernel.CLONE_NEWUSER))
+        program.add_rule(numbers, 0x7FC00000, (0, 0, "any bit", kernel.CLONE_NEWUSER))
     listener = []
     threading.Thread(target=lambda: answer_for(name, listener), daemon=True).start()
-    listener.append(program.install(listening=True))
+    listener.append(program.install(with_listener=True))
 
 def answer_for(name, listener):
     while not listener:
@@ -50,12 +50,12 @@ if "elsewhere" in refused:
 if "directly" in refused:  # no filter can be in place: a setuid program would be none behind it
     module.Confinement._means_candidates = lambda self: iter([("namespaces", module._bubblewrap()), ("landlock", ())])
 calls = {"unshare": (272, 97), "mount": (165, 40), "landlock": (444, 444), "mount_setattr": (442, 442)}
-program = seccomp.Program(0x7FFF0000)
+program = seccomp.BpfProgram(0x7FFF0000)
 for name in refused:
     if name == "overlay":  # fails for overlay alone, which no filter sees: a kernel before 5.11
         continue
     if name in calls:
-        program.answer(calls[name], 0x00050000 | (38 if name in ("landlock", "mount_setattr") else 1))
+        program.add_rule(calls[name], 0x00050000 | (38 if name in ("landlock", "mount_setattr") else 1))
 if "directly" not in refused:
     program.install()
 if "user namespaces but by bwrap" in refused:

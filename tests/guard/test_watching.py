@@ -125,7 +125,7 @@ def test_a_record_that_cannot_be_written_is_a_fault_and_the_next_is_written(tmp_
     writer.close()
     [rank] = read_run(tmp_path).ranks
     assert [step.step for step in rank.steps] == [2]
-    assert rank.faults[0].part == "a record of Step"
+    assert rank.faults[0].part == "a record of StepRecord"
     assert rank.beat is not None
     assert (rank.beat.step, rank.beat.phase, rank.beat.inside, rank.beat.pid) == (3, "forward", True, os.getpid())
 

@@ -126,7 +126,7 @@ def test_what_an_engine_takes_in_each_phase() -> None:
     rollout = RolloutChoice("colocate", tp=1, share=0.5, sleep=True)
     engine = engine_memory(ENGINES[0], rollout, 64, 80 * GIB)
     awake = engine.weights + engine.cache + engine.graphs
-    assert awake + engine.profiled_bytes == pytest.approx(40 * GIB, rel=1e-3)
+    assert awake + engine.profiled == pytest.approx(40 * GIB, rel=1e-3)
     assert engine.bytes_in_phase("load") == 0
     assert engine.bytes_in_phase("generate") == awake
     assert engine.bytes_in_phase("sync") == engine.weights + engine.graphs

@@ -187,7 +187,7 @@ def test_a_file_may_be_json(index: Path, tmp_path: Path, content: object) -> Non
     [
         ("trl==0.9.1\n!!!\n", "requirements.txt:2: '!!!' is not a requirement"),
         ("trl==0.9.1 \\\n  ; python_version > '3'\nname: env\n", "requirements.txt:3: 'name: env'"),
-        ('{"trl": \n', "requirements.txt:2: not valid JSON"),
+        ('{"trl": \n', "requirements.txt:2 is not valid JSON"),
         ('{"trl": "newest"}', "'trl': 'newest' is not a version"),
         ('{"trl": {"version": 1}}', "is not a version"),
         ("-r other.txt\n", "can't read --environment"),

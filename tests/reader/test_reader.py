@@ -132,8 +132,8 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (says("I am sorry, I can't help with that."), "its answer can't be understood: it has no JSON object"),
-        (says('{"cause": "cut off in the mid'), "it has no JSON object"),
+        (says("I am sorry, I can't help with that."), "the model's answer can't be understood: it contains no JSON object"),
+        (says('{"cause": "cut off in the mid'), "it contains no JSON object"),
         (says('{"cause": ["not", "text"]}'), "it names no cause"),
         (says(""), "the answer is empty"),
         (says("", refusal="I won't."), "the model refuses: I won't."),
@@ -176,7 +176,7 @@ def test_without_an_answer_the_rest_of_the_report_stands(folder: Path) -> None:
         done = diagnose(folder, url, "--yes")
     assert done.returncode in (1, 3)
     assert "KeyError" in done.stdout
-    assert "stub at 127.0.0.1 gave no answer: its answer can't be understood" in " ".join(done.stdout.split())
+    assert "stub at 127.0.0.1 gave no answer: the model's answer can't be understood" in " ".join(done.stdout.split())
 
 
 def test_no_server_at_all_and_unusable_options(folder: Path) -> None:

@@ -184,12 +184,12 @@ def test_a_real_model_takes_the_batch_and_gives_a_loss(tmp_path: Path, config: d
 
 
 def test_a_command_goes_without_the_option() -> None:
-    assert SyntheticOptions().command(["python", "train.py"], None, None, 2) == ["python", "train.py"]
+    assert SyntheticOptions().to_command(["python", "train.py"], None, None, 2) == ["python", "train.py"]
 
 
 def test_the_command_is_a_launch_of_the_shipped_program(tmp_path: Path) -> None:
     model = written(tmp_path / "model", "config.json", QWEN2).parent
-    words = SyntheticOptions(model, seq_len=128, micro_batch=2).command(None, "4xA100-40G", 2, 3)
+    words = SyntheticOptions(model, seq_len=128, micro_batch=2).to_command(None, "4xA100-40G", 2, 3)
     assert words[:5] == ["torchrun", "--nnodes", "2", "--nproc_per_node", "4"]
     assert words[5:] == [
         *("-m", "gonogo.virtual.synthetic", "--model", str(model), "--steps", "3"),
@@ -211,27 +211,27 @@ def test_what_is_no_model_is_said_in_one_line(tmp_path: Path, files: dict[str, s
     for name, text in files.items():
         written(tmp_path, name, text)
     with pytest.raises(UserError) as raised:
-        SyntheticOptions(tmp_path / model).command(None, None, None, 2)
+        SyntheticOptions(tmp_path / model).to_command(None, None, None, 2)
     assert said in raised.value.text.en
     assert "\n" not in raised.value.text.en
 
 
 def test_a_command_beside_the_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="remove the command"):
-        SyntheticOptions(tmp_path).command(["python", "train.py"], None, None, 2)
+        SyntheticOptions(tmp_path).to_command(["python", "train.py"], None, None, 2)
 
 
 def test_options_of_the_batch_are_refused_without_it() -> None:
     with pytest.raises(UserError, match="--seq-len can only be used with --synthetic-batch"):
-        SyntheticOptions(seq_len=64).command(["python", "train.py"], None, None, 2)
+        SyntheticOptions(seq_len=64).to_command(["python", "train.py"], None, None, 2)
 
 
 def test_published_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    command = SyntheticOptions(Path("Qwen/Qwen3-8B")).command(None, "1xH100-80G", None, 1)
+    command = SyntheticOptions(Path("Qwen/Qwen3-8B")).to_command(None, "1xH100-80G", None, 1)
     folder = Path(command[command.index("--model") + 1])
     assert (folder / "config.json").is_file()
     assert (folder / "tokenizer.json").is_file()
     with pytest.raises(UserError, match="does not exist"):
-        SyntheticOptions(Path("nobody/none")).command(None, "1xH100-80G", None, 1)
+        SyntheticOptions(Path("nobody/none")).to_command(None, "1xH100-80G", None, 1)

@@ -20,6 +20,7 @@ from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES, parse_
 from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.launch.reading import typed_words
 from gonogo.evidence.number import parse_whole_number
+from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, is_unspecified_count
 
@@ -55,7 +56,7 @@ class _Layout(NamedTuple):
 
 def job_variables(script: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """What Slurm sets in a job with the script's ``#SBATCH`` lines; none without such lines, or within a job."""
-    if "SLURM_JOB_ID" in environment or not script.is_file():
+    if "SLURM_JOB_ID" in environment or not is_file(script):
         return {}
     options = slurm.sbatch_directives(SourceFile.read(script))
     if not options:

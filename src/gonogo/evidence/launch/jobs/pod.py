@@ -47,7 +47,7 @@ def workload_of_pod(
     count = nodes if isinstance(nodes, YamlNode) else nothing
     return Workload(
         kind,
-        tuple(_expand_variables(word.word(), environment) for word in words),
+        tuple(_expand_variables(word.placed_text(), environment) for word in words),
         environment,
         nodes if isinstance(nodes, int) else 1 if count.node is None else count.number,
         gpus_of(resources).number,
