@@ -169,7 +169,7 @@ def test_patched_method_reads_from_the_models_package(tmp_path: Path) -> None:
     )
     report = report_on(tmp_path, log, versions={"axolotl": "0.17.0", "transformers": "5.9.0"})
     assert any(
-        clue.text.en.startswith("axolotl 0.17.0 asks for it, transformers 5.9.0 does not have it")
+        clue.text.en.startswith("axolotl 0.17.0 uses a name that transformers 5.9.0 does not have")
         for clue in report.clues
     )
 

@@ -132,7 +132,10 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
-        (says("I am sorry, I can't help with that."), "the model's answer can't be understood: it contains no JSON object"),
+        (
+            says("I am sorry, I can't help with that."),
+            "the model's answer can't be understood: it contains no JSON object",
+        ),
         (says('{"cause": "cut off in the mid'), "it contains no JSON object"),
         (says('{"cause": ["not", "text"]}'), "it names no cause"),
         (says(""), "the answer is empty"),

@@ -370,7 +370,9 @@ def _add_differences_and_notes(
             how = translated("{other}; it {how}").format(other=other, how=how)
         outcome.add_difference(name, f"{name}{specifier}", how)
     for name, (address, why) in manifest["missing"].items():
-        outcome.add_difference(name, describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=why, name=name))
+        outcome.add_difference(
+            name, describe_package_url(name, address), PACKAGE_NOT_INSTALLED.format(why=why, name=name)
+        )
     of_day = Text("", "")
     if requested.as_of is not None:
         of_day = translated(", with releases as of {day}").format(day=requested.as_of)
