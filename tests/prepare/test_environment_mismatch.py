@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gonogo.evidence.prepared import PreparedStandIns
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
@@ -301,6 +302,16 @@ def test_lacking_operators_matter_to_what_points_to_them(project: Path, message:
     record.whole_environment, record.differing, record.without_operators = True, ["torchvision"], ["torchvision"]
     record.ranks[0].imported["torchvision"] = "0.28.0"
     assert (why(record) is not None) is told
+    if not told:  # an exception within it, of which the program makes one of its own
+        failure = record.ranks[0].failure
+        assert failure is not None
+        inside = '  File "/v/site-packages/torchvision/ops/boxes.py", line 41, in nms\n    op(boxes)\nRuntimeError: x\n'
+        during = "\nDuring handling of the above exception, another exception occurred:\n\n"
+        own = f'  File "{project}/train.py", line 3, in <module>\n    main()\nValueError: {message}\n'
+        head = "Traceback (most recent call last):\n"
+        record.ranks[0].failure = replace(failure, traceback=f"{head}{inside}{during}{head}{own}")
+        assert why(record) is not None
+        record.ranks[0].failure = failure
     record.without_operators, record.ranks[0].outcome = [], "raised"
     record.ranks[0].unsupported.clear()
     assert why(record) is not None

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gonogo.evidence.rehearsal.chain import exception_chain, package_of_file
 from gonogo.evidence.rehearsal.failures import (
     CALL_SIGNATURE_ERROR_PATTERN,
     assumption_behind_failure,
@@ -270,9 +271,13 @@ def _check_ranks(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld)
 def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
     """Imported packages whose release differs from what the project requires."""
     asked = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
+    chain = exception_chain(rank.failure) if rank.failure is not None else ()
+    passed = {package_of_file(frame.path) for one in chain for frame in one.frames}
     for name in record.differing:
-        if name in record.without_operators and name not in asked:
-            continue  # its Python code is that of the run: only a failure that points to it may be due to the rest
+        if name in record.without_operators and name not in asked and name not in passed:
+            # Its Python code is that of the run, and its operators have stand-ins: only a failure that points to it,
+            # or that follows one in it, may be due to the rest.
+            continue
         if name in rank.imported or name in asked:
             yield BrokenObligation("packages", with_remedy(_REPLACED, name, record), named=False)
     for name, (specifier, file) in world.requirements.items():
