@@ -350,7 +350,9 @@ def _add_differences_and_notes(
     """Add the differences and notes that are reported about the environment."""
     versions, torch = manifest["versions"], manifest.get("torch")
     if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
-        outcome.add_difference("torch", torch, _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"]))
+        outcome.add_difference(
+            "torch", f"torch{torch}", _OTHER_VERSION_REHEARSED.format(name="torch", version=versions["torch"])
+        )
         outcome.torch = torch
         if requested.torch is None:  # the file allows it, only the day does not
             outcome.by_date.append("torch")
