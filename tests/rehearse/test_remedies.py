@@ -414,3 +414,16 @@ def test_a_record_of_an_older_gonogo_has_no_remedy() -> None:
     old = b'{"what":"x","where":"a.py:1","why":"w","why_zh":"","environment":"requirements.txt"}'
     assert msgspec.json.decode(old, type=UnsupportedPart).remedy is None
     assert isinstance(samples.rank_record(), RankRecord)
+
+
+@pytest.mark.parametrize(
+    ("command", "step"),
+    [
+        (("sbatch", "-N2", "job.sh"), "sbatch -N2 job.sh"),
+        (("srun", "python", "t.py"), "gonogo run -- srun python t.py"),
+    ],
+)
+def test_a_job_is_submitted_and_other_commands_are_guarded(command: tuple[str, ...], step: str) -> None:
+    """``sbatch`` ends before its job begins: there is nothing to guard."""
+    call = msgspec.structs.replace(CALL, command=command)
+    assert next_step(with_invocation(Report("rehearse", Verdict.GO), call)).command == step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 from collections.abc import Sequence, Set
 
@@ -171,7 +172,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.GO:
         if not call.command:
             return _make_step("", Purpose.GIVE_LAUNCH)
-        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+        return _step_to_run(call)
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
@@ -247,6 +248,13 @@ def _after_run(report: Report, call: Invocation) -> NextStep:
     return _make_step(_gonogo_command("rehearse", call, with_machine_options=False), Purpose.REHEARSE)
 
 
+def _step_to_run(call: Invocation) -> NextStep:
+    """Launch it under ``gonogo run``; a job is submitted as it is, since ``sbatch`` ends before the job begins."""
+    if call.command and os.path.basename(call.command[0]) == "sbatch":
+        return _make_step(shlex.join(call.command), Purpose.RUN)
+    return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+
+
 def _after_cure(report: Report, call: Invocation) -> NextStep:
     cure = report.cure
     assert cure is not None
@@ -257,7 +265,7 @@ def _after_cure(report: Report, call: Invocation) -> NextStep:
             return _make_step(shlex.join(["pip", "install", *cure.pins]), Purpose.PIN_VERSIONS)
         if cure.command:
             call = msgspec.structs.replace(call, command=cure.command)
-        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+        return _step_to_run(call)
     if report.findings:
         return _step_to_explain(report)
     return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
@@ -272,7 +280,7 @@ def _after_bisection(report: Report, call: Invocation) -> NextStep:
     if report.verdict is Verdict.NO_GO:
         return _make_step(_gonogo_command("cure", call), Purpose.CURE)
     if report.verdict is Verdict.GO:
-        return _make_step(_gonogo_command("run", call, with_machine_options=False), Purpose.RUN)
+        return _step_to_run(call)
     return _make_step(_gonogo_command("rehearse", call), Purpose.REHEARSE)
 
 
