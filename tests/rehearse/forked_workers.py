@@ -79,7 +79,7 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
     try:
         _wait_for_all([folder / f"server-{rank}" / "line" for rank in range(ranks)], servers)
         with (
-            mock.patch.multiple(workers, python_module=client, _server_for=lambda _: nullcontext(), create=True),
+            mock.patch.multiple(workers, python_module_command=client, _fork_server_for=lambda _: nullcontext()),
             mock.patch.object(run, "resolve", resolve_once),
             mock.patch(
                 "gonogo.confinement.confinement._means_to_try", return_value=("none",)
