@@ -18,7 +18,7 @@ from gonogo.rehearse.interruptions import (
     SaveMoment,
     _files_with_state,
     _files_written_by,
-    _is_due_to_kill,
+    _is_failure_of_resume,
     restore_tree_at,
     save_moments,
     write_events,
@@ -39,8 +39,8 @@ def test_a_file_that_the_kill_left_out_is_why_the_resume_raises(error: str, what
     """Also where it is told as a file that isn't on this machine: that rank stopped at it, the other waits for it."""
     failure = Failure(error, "[Errno 2] No such file or directory: 'ck/step2/rank_1.pt'", (), "load", 0)
     rank = RankRecord(1, 1, "cuda:1", "unsupported", failure=failure, unsupported=[UnsupportedPart(what, "", "")])
-    assert _is_due_to_kill(rank, failure) is is_own
-    assert _is_due_to_kill(RankRecord(1, 1, "cuda:1", "raised", failure=failure), failure)
+    assert _is_failure_of_resume(rank, failure) is is_own
+    assert _is_failure_of_resume(RankRecord(1, 1, "cuda:1", "raised", failure=failure), failure)
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:

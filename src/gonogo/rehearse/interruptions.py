@@ -374,7 +374,7 @@ def _to_interruption(
 def _classify_resume(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedResume, Text]:
     """The result of a resume, and the error or the lost states that show it."""
     failed = next(
-        (rank for rank in record.ranks if rank.failure is not None and _is_due_to_kill(rank, rank.failure)), None
+        (rank for rank in record.ranks if rank.failure is not None and _is_failure_of_resume(rank, rank.failure)), None
     )
     if failed is not None and failed.failure is not None:
         message = shorten_exception_message(failed.failure.message.partition("\n")[0], _MAX_MESSAGE_CHARS)
@@ -409,7 +409,7 @@ def _first_step(record: RehearsalRecord, kind: InterruptedResume) -> int | None:
     return None
 
 
-def _is_due_to_kill(rank: RankRecord, failure: Failure) -> bool:
+def _is_failure_of_resume(rank: RankRecord, failure: Failure) -> bool:
     """Whether the program itself raised the failure, or a file that the kill left missing caused it."""
     if rank.outcome == "raised":
         return True

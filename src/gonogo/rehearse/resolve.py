@@ -21,6 +21,8 @@ from gonogo.evidence.launch.command_words import SHELLS, is_python, python_comma
 from gonogo.evidence.launch.launchers import find_called_launcher
 from gonogo.evidence.launch.launchers.runners import parse_ray_job_submit
 from gonogo.evidence.launch.launchers.slurm import SRUN
+from gonogo.evidence.launch.option_parsing import parse_known_options
+from gonogo.evidence.launch.reading import typed_words
 from gonogo.evidence.number import parse_whole_number
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
@@ -139,13 +141,9 @@ def resolve(command: Sequence[str], situation: CommandContext) -> ResolvedComman
 
 def _submitted_job(words: Sequence[str]) -> list[str] | None:
     """The shell's call of the script that ``sbatch`` submits, as a node runs it; None without a script."""
-    rest = list(words[1:])
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        is_joined = "=" in option or (not option.startswith("--") and len(option) > 2)  # --nodes=2, -N2
-        if not is_joined and rest and SRUN.option_name_of(option) in SRUN.with_value:
-            rest.pop(0)
-    return ["bash", *rest] if rest else None
+    typed, _ = typed_words(words)
+    _, left = parse_known_options(typed[1:], SRUN)
+    return ["bash", *words[len(words) - len(left) :]] if left else None
 
 
 def _find_project_command(name: str, entry_point: str, path: str) -> str | None:

@@ -1,9 +1,8 @@
 """Stand-in for ``mpi4py.MPI`` where ``mpirun`` or ``srun`` starts the program: no MPI library connects its ranks here.
 
 Names, signatures and results are those of mpi4py 4.1 (src/mpi4py/MPI.src/Comm.pyx) for its calls with Python objects,
-and for reductions of arrays; they agree with the real ones over Open MPI 5 on four ranks. What a root sends is passed
-on where it is rehearsed too. Otherwise, as for torch's object collectives, other ranks are assumed to send what this
-one sends; ``bcast(None)`` away from the root can't be rehearsed.
+and for reductions of arrays. What a root sends is passed on where it is rehearsed too. Otherwise, as for torch's object
+collectives, other ranks are assumed to send what this one sends; ``bcast(None)`` away from the root can't be rehearsed.
 """
 
 from __future__ import annotations
