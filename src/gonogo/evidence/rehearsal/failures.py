@@ -259,7 +259,7 @@ def _assumption_by_data_flow(rank: RankRecord, failure: Failure) -> Assumption |
         if start is None or is_library_path(start.path):
             continue
         influence = Influence(start, paths)
-        if any(influence.decides(place) for place in users) or (users and influence.uses(users[-1])):
+        if any(influence.decides(place) for place in users) or (users and influence.reads_affected_value(users[-1])):
             return assumption
     return None
 

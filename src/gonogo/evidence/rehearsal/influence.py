@@ -408,14 +408,14 @@ class Influence:
             statement = statement.parent
         return False
 
-    def uses(self, place: ProgramLine) -> bool:
+    def reads_affected_value(self, place: ProgramLine) -> bool:
         """Whether the statement at this line reads an affected value, or is ``start`` itself."""
         statement = self._statement_at(place)
         return statement is not None and (statement is self._first or bool(statement.reads & self._held))
 
     def is_influenced(self, place: ProgramLine) -> bool:
         """Whether the statement at this line is affected in either way, or is ``start`` itself."""
-        return self.uses(place) or self.decides(place)
+        return self.reads_affected_value(place) or self.decides(place)
 
     def _statement_at(self, place: ProgramLine) -> _Statement | None:
         file = self._files.get(place.path)

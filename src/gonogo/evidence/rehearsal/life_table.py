@@ -111,8 +111,8 @@ def _state_rows(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> It
         if rank.life is not None and rank.life.at_start is not None
     }
     by_weights = _has_master_weights(had)
-    then = _partitions(after)  # in the first life, only the sharding of ranks that saved is known
-    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _partitions(before).items())
+    then = _shard_names_by_state(after)  # in the first life, only the sharding of ranks that saved is known
+    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _shard_names_by_state(before).items())
     made = _untracked_files([rank.life for rank in (*before, *after) if rank.life is not None])
     averages_known = any(state.kind == "average" for held in held_by.values() for state in held.values())
     for identity, state in had.items():
@@ -142,8 +142,8 @@ def _correct_rows_of_other_bases(rows: Iterable[StateRow], bases: Sequence[BaseR
         yield msgspec.structs.replace(row, status="other-base") if is_other else row
 
 
-def _partitions(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
-    """The parts of each sharded state: with another world size, a part may span those of several ranks."""
+def _shard_names_by_state(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
+    """Of each sharded parameter, the names of its shards on all ranks: another world size has others."""
     parts: dict[Identity, set[str]] = {}
     for rank in ranks:
         moment = rank.life and (rank.life.at_save or rank.life.at_start)

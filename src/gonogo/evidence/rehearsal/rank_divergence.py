@@ -151,7 +151,7 @@ class RankDivergence:
         influence = Influence(start, [place.path for place in frames], rounds=True)
         if self.rank_condition is not None:
             _, guard = self.rank_condition
-            return influence.uses(ProgramLine(guard.path, guard.line))
+            return influence.reads_affected_value(ProgramLine(guard.path, guard.line))
         return any(influence.decides(place) for place in frames)
 
     @property

@@ -71,7 +71,7 @@ def rejects_unknown_keys(info: KeyInfo | None, run: Run) -> bool | None:
 
 
 @lru_cache(maxsize=8)
-def keys_with_infos(
+def keys_with_descriptions(
     config: DeepSpeedConfig,
 ) -> tuple[tuple[tuple[str, ...], Field, KeyInfo | None, KeyInfo | None], ...]:
     """Every key of the config with its value, what is known of the key, and what is known of the object around it."""
@@ -91,7 +91,7 @@ def unknown_keys(config: DeepSpeedConfig) -> Iterator[tuple[tuple[str, ...], Fie
     """
     beneath: tuple[str, ...] | None = None
     left = _MAX_UNKNOWN
-    for keys, field, info, parent in keys_with_infos(config):
+    for keys, field, info, parent in keys_with_descriptions(config):
         if beneath is not None and keys[: len(beneath)] == beneath:
             continue
         if is_comment_key(keys[-1]):

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import is_key_known, keys_with_infos, rejects_unknown_keys
+from gonogo.hazards.config._keys import is_key_known, keys_with_descriptions, rejects_unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import (
     config_key_span,
     config_span,
@@ -24,7 +24,7 @@ class DsConfigKeyNotInVersion(Hazard):
         if run.environment.version("deepspeed") is None and "deepspeed" not in run.environment.packages:
             return
         lacking: tuple[str, ...] | None = None
-        for keys, field, info, parent in keys_with_infos(config):
+        for keys, field, info, parent in keys_with_descriptions(config):
             if (
                 info is None
                 or info.free

@@ -4,7 +4,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo
-from gonogo.hazards.config._keys import has_current_limits, is_key_known, keys_with_infos, rejects_unknown_keys
+from gonogo.hazards.config._keys import has_current_limits, is_key_known, keys_with_descriptions, rejects_unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import config_span, deepspeed_version_matches, dotted_key
 from gonogo.hazards.facts.training_framework import format_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
@@ -25,7 +25,7 @@ _EXPECTED_TEXTS_BY_TYPE = {"bool": _BOOLEAN_TEXT, "int": _INTEGER_TEXT, "float":
 class DsConfigValueRefused(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Invalid values in validated sections, and batch sizes at the top level that are not positive."""
-        for keys, field, info, parent in keys_with_infos(config):
+        for keys, field, info, parent in keys_with_descriptions(config):
             if (
                 info is None
                 or not field.known

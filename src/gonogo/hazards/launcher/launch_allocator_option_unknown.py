@@ -28,7 +28,7 @@ _OPTION_CORRECTIONS = {
 
 class LaunchAllocatorOptionUnknown(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
-        """Each option of the variable that the allocator, or the torch release, doesn't know."""
+        """Each option in PYTORCH_CUDA_ALLOC_CONF that this release of torch doesn't know."""
         for variable in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
             field = launch.variables.get(variable)
             value = field.string if field is not None else None

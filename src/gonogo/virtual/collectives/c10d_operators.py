@@ -96,7 +96,7 @@ def _run_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record
     if python_groups.NEEDED:
         out = python_groups.completed_work(args[0])
     else:
-        rows_of = _zero_row_count if name == "allgather_" and _is_uneven(args) else _split_size_function(name)
+        rows_of = _zero_row_count if name == "allgather_" and _is_uneven(args) else _divisible_size_function(name)
         given = _replace_by_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         out = _with_completed_work(out, exchange.flatten_tensors(args[0]) if args else [])
@@ -226,8 +226,8 @@ def _zero_row_count(tensor: torch.Tensor) -> int:
     return 0
 
 
-def _split_size_function(name: str) -> Callable[[torch.Tensor], int]:
-    """What the fake backend splits: rows for an all-to-all, elements otherwise, whatever the tensors' shapes."""
+def _divisible_size_function(name: str) -> Callable[[torch.Tensor], int]:
+    """Returns how many items of a tensor the ranks share: rows in an all-to-all, elements in other collectives."""
     if name.startswith("alltoall"):
         return lambda tensor: tensor.shape[0] if tensor.dim() else 1
     return lambda tensor: tensor.numel()

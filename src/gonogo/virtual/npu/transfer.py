@@ -97,7 +97,7 @@ def _generator_class(real: Any) -> Any:
             return isinstance(instance, real)
 
         def __call__(cls, device: Any = "cpu") -> Any:
-            return real(_rename_device(device))
+            return real(_cuda_to_npu(device))
 
     return GeneratorMeta("Generator", (), {"__doc__": "``torch.Generator``, of NPUs where CUDA is named."})
 
@@ -107,11 +107,11 @@ def _with_npu_devices(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call_with_npu_devices(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(_rename_device(value) for value in args)
+        args = tuple(_cuda_to_npu(value) for value in args)
         for name in _DEVICE_ARGUMENTS:
             if name in kwargs:
                 value = kwargs[name]
-                kwargs[name] = f"npu:{value}" if type(value) is int else _rename_device(value)
+                kwargs[name] = f"npu:{value}" if type(value) is int else _cuda_to_npu(value)
         return function(*args, **kwargs)
 
     return call_with_npu_devices
@@ -128,11 +128,12 @@ def _with_hccl_backend(function: Callable[..., Any]) -> Callable[..., Any]:
     return call_with_hccl_backend
 
 
-def _rename_device(value: Any) -> Any:
+def _cuda_to_npu(value: Any) -> Any:
+    """A device argument, or a ``device_map``, with ``npu`` in place of ``cuda``; anything else as it is."""
     if isinstance(value, str):
         return value.replace("cuda", "npu")
     if isinstance(value, torch.device) and value.type == "cuda":
         return torch.device("npu") if value.index is None else torch.device("npu", value.index)
     if type(value) is dict:
-        return {_rename_device(key): _rename_device(item) for key, item in value.items()}
+        return {_cuda_to_npu(key): _cuda_to_npu(item) for key, item in value.items()}
     return value

@@ -40,7 +40,9 @@ def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: obje
         tensor = new_virtual(tuple(shape), tuple(strides), dtype, where)
     nbytes = nbytes_of(shape, dtype)
     is_mapped = mapped and where.type == "cpu"
-    tensor.cell = _mapped_cell(nbytes) if is_mapped else VirtualTensor.virtual_mode.memory.new_cell(where, nbytes)
+    tensor.cell = (
+        _page_cache_cell(nbytes) if is_mapped else VirtualTensor.virtual_mode.memory.new_cell(where, nbytes)
+    )
     return tensor
 
 
@@ -53,11 +55,12 @@ def tensor_with_values(value: torch.Tensor, device: object, *, mapped: bool) -> 
         copy = value.detach().clone(memory_format=torch.contiguous_format)
         tensor: VirtualTensor = VirtualTensor.virtual_mode.wrap_real(copy, where)
     if mapped and where.type == "cpu":
-        counted, tensor.cell = tensor.cell, _mapped_cell(tensor.cell.nbytes)
+        counted, tensor.cell = tensor.cell, _page_cache_cell(tensor.cell.nbytes)
         tensor.cell.values = counted.values
     return tensor
 
 
-def _mapped_cell(nbytes: int) -> Cell:
+def _page_cache_cell(nbytes: int) -> Cell:
+    """Storage in the page cache, as of a file that is mapped: it takes no memory of the process."""
     memory = VirtualTensor.virtual_mode.memory
     return Cell(_page_cache, nbytes, memory.category, memory.module)
