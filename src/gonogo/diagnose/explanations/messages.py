@@ -238,8 +238,8 @@ def _explain_devices_outside_model(raised: RaisedException) -> Explanation:
             "both are its own (what it computed itself, and what it was handed)"
         ).format(function=at.function, release=release, one=found.group(1), other=found.group(2)),
         translated(
-            "use a later release of {package}, or a setting that doesn't run {function}; to go on at once, move one of "
-            "the two in that line (.to(other.device))"
+            "use a later release of {package}, or a setting that doesn't run {function}; as a workaround, move one of "
+            "the two tensors in that line to the other's device: a.to(b.device)"
         ).format(package=at.package, function=at.function),
     )
 

@@ -205,8 +205,8 @@ def _explain_operand_sizes(exception: RaisedException, versions: Mapping[str, st
         return because, None
     return because, translated(
         "compare what {asks} passes in {function} with what {there} expects: inputs that belong together (tokens, "
-        "masks, images and their sizes) have been cut, padded or indexed in different ways; use a later release of "
-        "{package} if your own code does not do it"
+        "masks, images and their sizes) were cut, padded or indexed in different ways; if your own code doesn't change "
+        "them, use a later release of {package}"
     ).format(
         asks=_package_and_release(caller),
         function=caller.function,

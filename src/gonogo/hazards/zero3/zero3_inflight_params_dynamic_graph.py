@@ -31,7 +31,10 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 self.texts["cause_in_script"].format(call=source_text(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    translated("Run the module in every step, and multiply its contribution by the random 0 or 1"),
+                    translated(
+                        "Run the module in every step: instead of skipping it at random, multiply its output by a random 0 "
+                        "or 1"
+                    ),
                     translated('Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0'),
                 ),
                 spans=(

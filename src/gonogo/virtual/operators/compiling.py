@@ -34,7 +34,7 @@ _ZERO_INIT_MODULE = "deepspeed.runtime.zero.partition_parameters"
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """The warning of a compiled module about the global module hooks of the rehearsal."""
 UNCOMPILED_ASSUMPTION = translated(
-    "code under torch.compile compiles, and takes no more memory than without compiling, as it was rehearsed"
+    "torch.compile compiles the code, which then takes no more memory than the uncompiled code that was rehearsed"
 )
 
 

@@ -40,9 +40,7 @@ def tensor_without_values(shape: Sequence[int], dtype: torch.dtype, device: obje
         tensor = new_virtual(tuple(shape), tuple(strides), dtype, where)
     nbytes = nbytes_of(shape, dtype)
     is_mapped = mapped and where.type == "cpu"
-    tensor.cell = (
-        _page_cache_cell(nbytes) if is_mapped else VirtualTensor.virtual_mode.memory.new_cell(where, nbytes)
-    )
+    tensor.cell = _page_cache_cell(nbytes) if is_mapped else VirtualTensor.virtual_mode.memory.new_cell(where, nbytes)
     return tensor
 
 
