@@ -32,8 +32,8 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated(
-                        "Run the module in every step: instead of skipping it at random, multiply its output by a random 0 "
-                        "or 1"
+                        "Run the module in every step: instead of skipping it at random, multiply its output "
+                        "by a random 0 or 1"
                     ),
                     translated('Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0'),
                 ),
