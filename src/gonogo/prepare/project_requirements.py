@@ -66,7 +66,7 @@ COMMON_PACKAGES = frozenset({
     "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
     "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
     "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
-    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio", "ruamel-yaml",
+    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio",
     *DISTRIBUTION_BY_MODULE.values(),  # whoever imports cv2 needs opencv-python, whether a list names it or not
 })  # fmt: skip
 
