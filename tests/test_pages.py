@@ -332,7 +332,7 @@ class TestNew:
     def test_a_page_and_a_failing_case_are_laid_out(self, checkout: Checkout) -> None:
         done = checkout.run("hazards", "--new", "zero3-frob")
         assert done.returncode == 0, done.stderr
-        made = [line.removeprefix("made ") for line in done.stdout.splitlines() if line.startswith("made ")]
+        made = [line.removeprefix("created ") for line in done.stdout.splitlines() if line.startswith("created ")]
         assert made == [
             "src/gonogo/hazards/zero3/zero3_frob.md",
             "tests/hazards/zero3-frob/bad.log",

@@ -36,7 +36,7 @@ def peak_kib():  # of this process alone: ru_maxrss starts with what the process
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 def live(device):
     record = session.memory.device(torch.device(device))
-    return record.live - record.categories().get("workspace", 0)
+    return record.live - record.bytes_by_category().get("workspace", 0)
 """
 
 

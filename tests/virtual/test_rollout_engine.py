@@ -121,7 +121,7 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     llm.sleep(level=2)
     assert reserved() - before < 0.5 * GIB  # the graphs stay
     llm.wake_up(tags=["weights"])
-    with pytest.raises(UnsupportedOperator, match="sleeps"):
+    with pytest.raises(UnsupportedOperator, match="is asleep"):
         llm.generate(["What"])
     llm.wake_up(tags=["kv_cache"])
     assert reserved() - before == pytest.approx(taken, rel=0.02)
@@ -274,7 +274,9 @@ def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkey
         def has_rehearsed_peer(self, members: tuple[int, ...]) -> bool:
             return len(members) > 1
 
-        def call(self, group: str, members: tuple[int, ...], operator: str, **what: Any) -> list[bytes] | None:
+        def report_collective(
+            self, group: str, members: tuple[int, ...], operator: str, **what: Any
+        ) -> list[bytes] | None:
             told.append((members, operator, what["sizes"]))
             return [what["payload"], b"5"] if "payload" in what else None
 
