@@ -17,7 +17,7 @@ aten = torch.ops.aten
 def _softmax_backward(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     result = mode.run(mode.operator(func), args, kwargs)
     gradient, output = args[0], args[1]
-    if result.is_cuda and result.numel():
+    if result.device.type == "cuda" and result.numel():
         mode.run(mode.operator(aten.mul.Tensor), (gradient, output), {})  # freed at once
     return result
 
