@@ -80,7 +80,8 @@ _RULES = {
 
 def _backward_of_rows(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """The backward of LayerNorm and RMSNorm, whose CUDA kernels need a contiguous gradient and input."""
-    sizes = [one.numel() * one.element_size() for one in args[:2] if one.device.type == "cuda" and not one.is_contiguous()]
+    on_cuda = [one for one in args[:2] if one.device.type == "cuda"]
+    sizes = [one.numel() * one.element_size() for one in on_cuda if not one.is_contiguous()]
     copies = [mode._new_tensor(Spec.of(torch.Size((size,)), (1,), torch.uint8, args[0].device), size) for size in sizes]
     result = mode.run(mode.operator(func), args, kwargs)
     del copies

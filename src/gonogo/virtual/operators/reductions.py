@@ -54,7 +54,9 @@ def _power_below(number: int) -> int:
 def _reduction(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     result = mode.run(mode.operator(func), args, kwargs)
     summed = args[0]
-    if result.device.type != "cuda" or not result.numel() or not summed.is_contiguous() or not summed.is_floating_point():
+    if result.device.type != "cuda" or not result.numel():
+        return result
+    if not summed.is_contiguous() or not summed.is_floating_point():
         return result
     dims = {dim % summed.dim() for dim in args[1]} if len(args) > 1 and args[1] else set(range(summed.dim()))
     if not summed.dim() or summed.dim() - 1 in dims:
