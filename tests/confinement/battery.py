@@ -7,6 +7,7 @@ known to succeed then, so that it is known that the battery sees them.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import glob
 import hashlib
 import json
@@ -37,6 +38,11 @@ SECRET_FILES = (
     ".ssh/id_rsa", ".netrc", ".cache/huggingface/token", ".aws/credentials", ".git-credentials", ".docker/config.json",
     ".bash_history",
 )  # fmt: skip
+DRIVER_TIMEOUT = 120
+"""Seconds: the driver kills an attempt after 20."""
+HANG_TIMEOUT = 270
+"""Seconds after which the battery says where it hangs, and ends with HANGS; it takes 10, on a busy machine 60."""
+HANGS = 75
 OPENED = 77
 """The descriptor at which a victim has a secret open."""
 KERNEL_FILES = (
@@ -403,11 +409,9 @@ class Battery:
                 stderr=stderr,
             )
             try:
-                process.wait(240)
+                process.wait(DRIVER_TIMEOUT)
             except subprocess.TimeoutExpired:
-                self.violations["(driver)"].append("it did not end")
-                process.kill()
-                process.wait()
+                _end_hang(self)
 
     def _alive(self, shared: Path, name: str) -> bytes | None:
         return read_untrusted(shared / f"alive-{name}")
@@ -442,17 +446,10 @@ class Battery:
                 self.skipped[attempt.name] = text[-200:]
         # Of thousands that were killed, the last are gone a moment later on a busy machine; what outlives it stays.
         latest = time.monotonic() + 10
-        while (left := self._processes_left()) and time.monotonic() < latest:
+        while (left := _processes_with(self.token)) and time.monotonic() < latest:
             time.sleep(0.2)
         if left:
             self.violations["(processes)"] += left
-
-    def _processes_left(self) -> list[str]:
-        return [
-            _read(f"{process}/cmdline").replace("\0", " ")[:200]
-            for process in glob.glob("/proc/[0-9]*")
-            if f"\0T={self.token}\0" in "\0" + _read(f"{process}/environ") + "\0"
-        ]
 
     def missing_tools(self) -> list[str]:
         return sorted(self.skipped)
@@ -510,6 +507,26 @@ class Battery:
             self.violations[f"({name})"].append(f"{was} became {now[name]}")
 
 
+def _processes_with(token: str) -> list[str]:
+    """The command line, state and kernel function of each process that has the token among its variables."""
+    return [
+        " ".join((
+            _read(f"{process}/cmdline").replace("\0", " ")[:200],
+            _read(f"{process}/stat").rpartition(")")[2][1:2],
+            _read(f"{process}/wchan"),
+        ))
+        for process in glob.glob("/proc/[0-9]*")
+        if f"\0T={token}\0" in "\0" + _read(f"{process}/environ") + "\0"
+    ]  # fmt: skip
+
+
+def _end_hang(battery: Battery) -> None:
+    """Say where the battery hangs, and end it."""
+    print("the battery hangs; its processes:", *_processes_with(battery.token)[:20], sep="\n", file=sys.stderr)
+    faulthandler.dump_traceback()
+    os._exit(HANGS)
+
+
 def _own_address() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, contextlib.suppress(OSError):
         one.connect(("192.0.2.1", 9))
@@ -526,4 +543,8 @@ def _gateway() -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(Battery(sys.argv[1], Path(sys.argv[2]).resolve(), sys.argv[3:]).run()))
+    made = Battery(sys.argv[1], Path(sys.argv[2]).resolve(), sys.argv[3:])
+    alarm = threading.Timer(HANG_TIMEOUT, _end_hang, [made])
+    alarm.daemon = True
+    alarm.start()
+    print(json.dumps(made.run()))
