@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from plan_facts import SEVEN_BILLION, request
 
 from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator
+from gonogo.trials.plan.closed_form import estimate_memory
+from gonogo.trials.plan.launch_files.arguments import training_arguments
 from gonogo.trials.plan.roofline import collective_seconds, step_time
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, micro_batches, strategy_families
 from gonogo.virtual.tracing.operator_time import operator_seconds
@@ -23,6 +28,37 @@ def test_one_gpu_divides_nothing() -> None:
 def test_nvme_only_where_there_is_some() -> None:
     assert not any("nvme" in (family.optimizer, family.parameters) for family in strategy_families(8, nvme=False))
     assert any(family.optimizer == "nvme" for family in strategy_families(8, nvme=True))
+
+
+def test_fsdp_is_tried_where_there_are_several_gpus() -> None:
+    found = [family for family in strategy_families(8, nvme=True, sharding="any") if family.fsdp]
+    assert [(family.reshard, family.optimizer, family.parameters) for family in found] == [
+        (True, "gpu", "gpu"), (False, "gpu", "gpu"), (True, "cpu", "cpu"),
+    ]  # fmt: skip
+    assert not any(family.small_buckets for family in found)
+    assert list(strategy_families(8, nvme=True, sharding="fsdp2")) == found
+    assert not any(family.fsdp for family in strategy_families(1, nvme=True, sharding="any"))
+    assert not any(family.fsdp for family in strategy_families(8, nvme=True, sharding="zero"))
+
+
+def test_fsdp_shards_what_zero_3_does_and_keeps_trained_weights_in_fp32() -> None:
+    def states(family: Family) -> dict[str, float]:
+        strategy = Strategy(family, True, 1, 2)
+        return estimate_memory(SEVEN_BILLION, strategy, world_size=8, seq_len=0).by_category
+
+    of_zero, of_fsdp = states(Family(3)), states(Family(3, fsdp=True))
+    names = ("parameters", "gradients", "optimizer")
+    assert sum(of_fsdp[name] for name in names) == pytest.approx(sum(of_zero[name] for name in names))
+    assert of_fsdp["parameters"] == 2 * of_zero["parameters"]
+    kept = states(Family(3, fsdp=True, reshard=False))["communication"]
+    assert kept == 2 * SEVEN_BILLION.parameters > of_fsdp["communication"]
+
+
+def test_whole_gradients_are_not_kept_over_a_step_of_fsdp() -> None:
+    asked = request(Path("model"))
+    for accumulation in (1, 4):
+        arguments = training_arguments(Strategy(Family(3, fsdp=True), False, 1, accumulation), asked)
+        assert ("accelerator_config" in arguments) == (accumulation > 1)
 
 
 @pytest.mark.parametrize("family", list(strategy_families(8, nvme=True)))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from frameworks_installed import framework
 from launchers.small_project import make_project
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from gonogo.trials.plan.strategy import TUNING_METHODS, Family, Strategy, Tuning
 from gonogo.trials.plan.write import check_folder, required_changes, write_strategy
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
+FSDP = Family(3, fsdp=True)
 
 
 def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod = "full") -> Path:
@@ -38,14 +40,16 @@ def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod 
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("tune", TUNING_METHODS)
 @pytest.mark.parametrize(
-    "family", [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu")], ids=lambda family: family.label.en
+    "family",
+    [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu"), FSDP, replace(FSDP, reshard=False)],
+    ids=lambda family: family.label.en,
 )
 def test_check_finds_nothing_in_it(
     family: Family, tune: TuningMethod, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = written(tmp_path, family, nodes=nodes, tune=tune)
     monkeypatch.chdir(folder)
-    for launcher in LAUNCHERS:
+    for launcher in LAUNCHERS[1 if family.fsdp else 0 :]:
         report = check([], ["bash", f"launch_{launcher}.sh"]).report
         assert (report.verdict, report.findings, report.skipped) == (Verdict.GO, (), ()), launcher
 
@@ -58,6 +62,18 @@ def test_the_sizes_of_the_batch_agree_with_each_other(tmp_path: Path) -> None:
     assert config["train_micro_batch_size_per_gpu"] == arguments["per_device_train_batch_size"] == 2
     assert config["optimizer"]["params"]["lr"] == arguments["learning_rate"]
     assert "auto" not in json.dumps(config)
+
+
+def test_what_accelerate_and_the_arguments_say_of_fsdp_is_the_same(tmp_path: Path) -> None:
+    folder = written(tmp_path, Family(3, "cpu", "cpu", fsdp=True))
+    config = json.loads((folder / "fsdp_config.json").read_text())
+    of_accelerate = yaml.safe_load((folder / "accelerate.yaml").read_text())["fsdp_config"]
+    assert of_accelerate.pop("fsdp_offload_params") is config.pop("cpu_offload") is True
+    assert {name.removeprefix("fsdp_"): value for name, value in of_accelerate.items()} == config
+    assert config["activation_checkpointing"]
+    assert not json.loads((folder / "training_arguments.json").read_text())["gradient_checkpointing"]
+    assert "FSDP_OFFLOAD_PARAMS=true" in (folder / "launch_torchrun.sh").read_text()
+    assert not (folder / "launch_deepspeed.sh").exists()
 
 
 def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
@@ -91,8 +107,12 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
         pytest.param(Family(3, "cpu", "cpu"), "lora", "deepspeed", marks=pytest.mark.very_slow),
         pytest.param(Family(3), "full", "accelerate", marks=pytest.mark.very_slow),
         pytest.param(Family(3, "cpu", "cpu"), "lora", "swift", marks=pytest.mark.very_slow),
+        pytest.param(FSDP, "full", "torchrun"),
+        pytest.param(Family(3, "cpu", "cpu", fsdp=True), "lora", "accelerate", marks=pytest.mark.very_slow),
+        pytest.param(FSDP, "lora", "swift", marks=pytest.mark.very_slow),
+        pytest.param(FSDP, "full", "llamafactory", marks=pytest.mark.very_slow),
     ],
-    ids=["zero2", "offload", "zero3", "swift"],
+    ids=["zero2", "offload", "zero3", "swift", "fsdp2", "fsdp2 offload", "swift fsdp2", "llamafactory fsdp2"],
 )
 def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
@@ -102,7 +122,8 @@ def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_
     folder = tmp_path / "written"
     write_strategy(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
     shutil.copy(tmp_path / "data" / "train.jsonl", folder / "data.jsonl")
-    environment = {**os.environ, **({"PYTHONPATH": str(framework("swift"))} if launcher == "swift" else {})}
+    of_framework = {"PYTHONPATH": str(framework(launcher))} if launcher in ("swift", "llamafactory") else {}
+    environment = {**os.environ, **of_framework}
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xA100-80G", "--host-memory", "1T", "--format", "json",
          "--", "bash", f"launch_{launcher}.sh"],

@@ -41,6 +41,9 @@ def plan(
         str | None,
         typer.Option(metavar="full|lora|qlora|freeze-vision", help="Full fine-tuning or adapters. Default: full."),
     ] = None,
+    sharding: Annotated[
+        str | None, typer.Option(metavar="any|zero|fsdp2", help="DeepSpeed ZeRO, PyTorch FSDP2, or both. Default: any.")
+    ] = None,
     lora_rank: Annotated[int | None, typer.Option(min=1, metavar="N", help="LoRA rank. Default: 16.")] = None,
     global_batch: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Samples per optimizer step, over all GPUs. Default: 64.")
@@ -84,7 +87,7 @@ def plan(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write the DeepSpeed config, script and launch commands of the best strategy to this folder.",
+            help="Write the DeepSpeed or FSDP config, script and launch commands of the best strategy to this folder.",
         ),
     ] = None,
     picture: Annotated[
@@ -112,7 +115,7 @@ def plan(
 
     For instance: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G --host-memory 1T --seq-len 4096
 
-    Formulas say what is worth a rehearsal; the real transformers and DeepSpeed, rehearsed, say what it takes.
+    Formulas say what is worth a rehearsal; the real transformers with DeepSpeed or FSDP2, rehearsed, say what it takes.
 
     给定模型和 GPU，找出放得下的方案并按速度排序，无需 GPU。
     """
@@ -156,6 +159,7 @@ def plan(
             global_batch=global_batch,
             network=network,
             timeout=timeout,
+            sharding=sharding,
             task=TaskOptions(task, prompt_len, completion_len, generations, beta, teacher, reward_model, engine),
         )
         request, notes = build_plan_request(asked, read_training_command(command) if command else None)

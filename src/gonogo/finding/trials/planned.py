@@ -43,7 +43,10 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
 
     strategy: str
     strategy_zh: str = ""
+    sharding: str = "zero"
+    """``zero`` (DeepSpeed), ``fsdp2``, or ``fsdp2-no-reshard``."""
     zero_stage: int
+    """3 for FSDP2, which shards the same states."""
     offload_optimizer: str
     offload_parameters: str
     small_buckets: bool

@@ -15,7 +15,7 @@ from gonogo.finding.trials import planned
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE_SHARE
-from gonogo.trials.plan.launch_files.arguments import CONFIG
+from gonogo.trials.plan.launch_files.arguments import CONFIG, FSDP_CONFIG
 from gonogo.trials.plan.reasons import GIB, bottleneck_text, ranking_reasons, shortfall
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
@@ -26,7 +26,7 @@ from gonogo.trials.plan.write import strategy_files
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _MAX_GPUS = 1024
-_SHOWN_FILES = (CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
+_SHOWN_FILES = (CONFIG, FSDP_CONFIG, "launch_deepspeed.sh", "launch_torchrun.sh")
 
 
 def plan_report(plan: PlanResult, notes: Sequence[Text] = ()) -> Report:
@@ -79,10 +79,15 @@ def covered_items(plan: PlanResult | SolveResult, full_depth_choices: Sequence[C
     return said
 
 
+_STACKS = {
+    "any": translated("transformers with DeepSpeed or FSDP2"),
+    "zero": translated("transformers and DeepSpeed"),
+    "fsdp2": translated("transformers and FSDP2"),
+}
+
+
 def _stack_text(request: PlanRequest) -> Text:
-    if request.task is None:
-        return translated("transformers and DeepSpeed")
-    return translated("TRL, transformers and DeepSpeed")
+    return _STACKS[request.sharding] if request.task is None else translated("TRL, transformers and DeepSpeed")
 
 
 def _skipped_items(plan: PlanResult) -> list[Skipped]:
@@ -141,7 +146,7 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
 def files_to_show(choice: Choice, request: PlanRequest, facts: ModelFacts) -> tuple[tuple[str, str], ...]:
     """(name, text) of a strategy's files, to be shown on a page."""
     files = strategy_files(choice, request, facts)
-    return tuple((name, files[name]) for name in _SHOWN_FILES)
+    return tuple((name, files[name]) for name in _SHOWN_FILES if name in files)
 
 
 def make_plan(request: PlanRequest, facts: ModelFacts, global_batch: int, **found: Any) -> planned.Plan:
@@ -170,6 +175,7 @@ def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Cho
     return planned.StrategySummary(
         strategy=strategy.label.en,
         strategy_zh=strategy.label.zh,
+        sharding=strategy.family.sharding,
         zero_stage=strategy.family.zero,
         offload_optimizer=strategy.family.optimizer,
         offload_parameters=strategy.family.parameters,

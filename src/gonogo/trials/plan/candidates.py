@@ -71,7 +71,10 @@ class Candidates:
         for engine, gpus in engines:
             world = self.trainer_request(gpus).world_size
             for family in strategy_families(
-                world, nvme=self.request.nvme_bytes is not None, host=machine.host_bytes != 0
+                world,
+                nvme=self.request.nvme_bytes is not None,
+                host=machine.host_bytes != 0,
+                sharding=self.request.sharding,
             ):
                 for reference in references:
                     found += [StrategyGroup(family, kept, reference, engine, gpus) for kept in (False, True)]
@@ -260,7 +263,7 @@ class Candidates:
 
     def _min_depth(self, family: Family) -> int:
         """Under ZeRO-3, enough layers to reach the limit of parameters that stay gathered."""
-        if family.zero < 3 or not self.facts.layer_parameters:
+        if family.zero < 3 or family.fsdp or not self.facts.layer_parameters:
             return _MIN_DEPTH
         return max(_MIN_DEPTH, family.live_parameters // (2 * self.facts.layer_parameters) + 2)
 

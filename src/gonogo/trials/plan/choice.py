@@ -65,8 +65,9 @@ class Choice(msgspec.Struct, frozen=True):
 def estimate_by_formula(request: PlanRequest, facts: ModelFacts, strategy: Strategy, known: Calibration) -> Choice:
     """Estimate a strategy by the closed-form model."""
     estimate = closed_form.estimate_memory(
-        facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known
-    )
+        facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample, known=known,
+        ranks_per_node=request.machine.count,
+    )  # fmt: skip
     estimate = _with_auxiliary_models(request, facts, strategy, estimate)
     speed = request.machine.accelerator.speed
     assert speed is not None
@@ -133,8 +134,13 @@ def estimate_from_peak(
         facts, strategy, world_size=request.world_size, seq_len=request.tokens_per_sample
     )
     before = peak.phases.get("load")
+    host = peak.host
+    if family.fsdp:  # the rehearsed rank, a node's first, is the only one that loads the weights into host memory
+        states = sum(closed_form.fsdp_state_bytes(facts, request.world_size).values())
+        others = (request.machine.count - 1) * (states if family.parameters == "cpu" else 0.0)
+        host = (peak.host + others) / request.machine.count
     return _build_choice(
-        request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, peak.host,
+        request, facts, strategy, source, peak.allocated, peak.reserved, peak.highest.by_category, host,
         peak.pinned, formula.nvme, taken, before.allocated if before is not None else 0.0,
     )  # fmt: skip
 

@@ -45,10 +45,23 @@ NO_CALIBRATION = Calibration()
 
 
 def estimate_memory(
-    facts: ModelFacts, strategy: Strategy, *, world_size: int, seq_len: int, known: Calibration = NO_CALIBRATION
+    facts: ModelFacts,
+    strategy: Strategy,
+    *,
+    world_size: int,
+    seq_len: int,
+    known: Calibration = NO_CALIBRATION,
+    ranks_per_node: int = 8,
 ) -> Estimate:
-    """Estimate the memory of a strategy."""
+    """Estimate the memory of a strategy. ``ranks_per_node``: they share the weights that a node's first rank loads."""
     family = strategy.family
+    of_sample = known.activations.get(strategy.checkpointing)
+    needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
+    if family.fsdp:
+        held, host = fsdp_state_bytes(facts, world_size), _fsdp_loaded_bytes(facts) / ranks_per_node
+        if family.parameters == "cpu":
+            held, host = dict.fromkeys(held, 0.0), host + sum(held.values())
+        return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, 0.0)
     optimizer_ranks = world_size if family.zero >= 1 else 1
     parameter_ranks = world_size if family.zero >= 3 else 1
     gradient_ranks = world_size if family.zero >= 2 else 1
@@ -73,13 +86,31 @@ def estimate_memory(
     else:
         nvme += moments
         host += 3 * gradients
-    of_sample = known.activations.get(strategy.checkpointing)
-    needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
     return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, nvme)
+
+
+def fsdp_state_bytes(facts: ModelFacts, world_size: int) -> dict[str, float]:
+    """Bytes of a rank's states under FSDP2, by category, on the accelerator or offloaded.
+
+    Accelerate keeps trained weights in fp32 (``fsdp2_prepare_model``); gradients and Adam's moments have that dtype.
+    """
+    trained = facts.trainable / world_size
+    return {
+        "parameters": _fsdp_loaded_bytes(facts) / world_size,
+        "gradients": 4.0 * trained,
+        "optimizer": 8.0 * trained,
+    }
+
+
+def _fsdp_loaded_bytes(facts: ModelFacts) -> float:
+    return 4.0 * facts.trainable + 2.0 * (facts.parameters - facts.trainable)
 
 
 def buffer_bytes(facts: ModelFacts, family: Family) -> float:
     """Bytes of communication buckets, and of parameters that ZeRO-3 has gathered."""
+    if family.fsdp:
+        layers = 2 * facts.layer_parameters + 2 * facts.largest_parameter  # the next layer is prefetched
+        return 2.0 * (min(layers, facts.parameters) if family.reshard else facts.parameters)
     if family.zero == 3:
         live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
         return 2.0 * live + 4.0 * facts.largest_parameter
@@ -109,7 +140,10 @@ def estimate_step_time(
     compute = of_sample * samples
     gradients = 2.0 * facts.trainable
     gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
-    volume = strategy.accumulation * (gathers + 2 * gradients) if world_size > 1 else 0.0
+    sent = gathers + 2 * gradients
+    if family.fsdp:  # recomputed layers find their weights gathered; gradients are reduce-scattered
+        sent = facts.weight_bytes * (2 if family.reshard else 1) + gradients
+    volume = strategy.accumulation * sent if world_size > 1 else 0.0
     share = 1.0 / world_size
     offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0
     fetched = facts.weight_bytes * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0

@@ -114,7 +114,8 @@ def measured_peak(measurement: Measured, accumulation: int) -> Peak:
     host = record.host
     assert device is not None
     assert host is not None
-    last = max((work.step for work in measurement.work if work.phase == "step"), default=0)
+    steps = [{work.step for work in measurement.work if work.phase == phase} for phase in ("backward", "step")]
+    last = max(steps[0] & steps[1], default=0)
 
     def work_of_phases(phases: str | tuple[str, ...], repetitions: int) -> Work:
         named = (phases,) if isinstance(phases, str) else phases

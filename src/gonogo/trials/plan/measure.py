@@ -28,7 +28,7 @@ from gonogo.trials.plan.launch_files.arguments import (
 )
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import measured_generations
-from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
+from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, fsdp_config, fsdp_environment
 from gonogo.trials.plan.task.script import SCRIPT, task_script
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
@@ -207,14 +207,20 @@ class Meter:
         for file in (*_MODEL_FILES, *(path.name for path in request.model.glob("*.py"))):
             if (request.model / file).exists() and not (place / file).exists():
                 (place / file).symlink_to((request.model / file).resolve())
-        written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
         of_task = request.task is not None and not describe_only
+        if strategy.family.fsdp:
+            settings = training_arguments(strategy, request) | {"fsdp_config": fsdp_config(strategy)}
+            both = {"arguments": settings, "environment": fsdp_environment(strategy)}
+            write_shared(place / "arguments.json", json.dumps(both).encode())
+        else:
+            written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
+            if of_task:
+                written["optimizer"]["params"]["lr"] = learning_rate(request)
+            write_shared(place / "deepspeed.json", json.dumps(written).encode())
         if of_task:
-            written["optimizer"]["params"]["lr"] = learning_rate(request)
             arguments = self._task_program_arguments(place, cell)
         else:
             arguments = self._training_program_arguments(place, cell, describe_only)
-        write_shared(place / "deepspeed.json", json.dumps(written).encode())
         return MeasurementJob(
             name=name,
             arguments=tuple(arguments),
@@ -242,11 +248,13 @@ class Meter:
     def _training_program_arguments(self, place: Path, cell: Measurement, describe_only: bool) -> list[str]:
         """The arguments of the program that trains repeatedly on one batch, or that describes the model."""
         request, strategy, task = self._request, cell.strategy, self._request.task
+        fsdp = strategy.family.fsdp
+        settings = ("--arguments", "arguments.json") if fsdp else ("--deepspeed", "deepspeed.json")
         arguments = [
-            "--model", str(place), "--deepspeed", str(place / "deepspeed.json"), "--seq-len", str(cell.seq_len),
+            "--model", str(place), settings[0], str(place / settings[1]), "--seq-len", str(cell.seq_len),
             "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps), "--tune", request.tune,
             "--lora-rank", str(request.lora_rank), "--attention", request.attention,
-            *(["--gradient-checkpointing"] if strategy.checkpointing else []),
+            *(["--gradient-checkpointing"] if strategy.checkpointing and not fsdp else []),
         ]  # fmt: skip
         if describe_only and task is not None:
             arguments += ["--task", task.task, *(["--engine"] if task.kind.rolls_out else [])]
@@ -320,7 +328,8 @@ def _modules_to_preload(task: TaskSettings | None) -> tuple[str, ...]:
 def _measurement_name(cell: Measurement) -> str:
     family, strategy, rollout = cell.strategy.family, cell.strategy, cell.strategy.rollout
     words = [
-        f"zero{family.zero}", family.optimizer, family.parameters, f"buckets{family.bucket}",
+        f"fsdp{family.reshard:d}" if family.fsdp else f"zero{family.zero}", family.optimizer, family.parameters,
+        f"buckets{family.bucket}",
         "recomputed" if strategy.checkpointing else "kept",
         f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
         f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),

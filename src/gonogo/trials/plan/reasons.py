@@ -24,6 +24,16 @@ _SHARDING_NOTES = {
         "just before it runs."
     ),
 }
+_FSDP_SHARDING_NOTES = {
+    True: translated(
+        "FSDP2 shards fp32 weights, gradients and optimizer states over {n} GPUs; a layer's weights are gathered "
+        "in bf16 just before it runs, in the forward and again in the backward pass."
+    ),
+    False: translated(
+        "FSDP2 shards fp32 weights, gradients and optimizer states over {n} GPUs; gathered bf16 weights stay on "
+        "every GPU until the backward pass, which saves gathering them twice."
+    ),
+}
 _SINGLE_GPU = translated("With one GPU there is nothing to shard.")
 _HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
@@ -104,7 +114,8 @@ def ranking_reasons(choice: Choice, request: PlanRequest, fastest: Choice | None
 
 def _sharding_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     family, count = choice.strategy.family, request.machine.count
-    yield _SHARDING_NOTES[family.zero].format(n=request.world_size) if request.world_size > 1 else _SINGLE_GPU
+    note = _FSDP_SHARDING_NOTES[family.reshard] if family.fsdp else _SHARDING_NOTES[family.zero]
+    yield note.format(n=request.world_size) if request.world_size > 1 else _SINGLE_GPU
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS

@@ -16,7 +16,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.published_folder import find_published_folder, published_source_text
 from gonogo.trials.plan.from_command import TrainingCommand
-from gonogo.trials.plan.strategy import TUNING_METHODS, TuningMethod
+from gonogo.trials.plan.strategy import SHARDINGS, TUNING_METHODS, Sharding, TuningMethod
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merge_task_options, resolve_task_settings
 
 _DEFAULT_SEQ_LEN = 4096
@@ -44,6 +44,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     network: float | None = None
     """Gbit/s per accelerator."""
     timeout: float = 300.0
+    sharding: str | None = None
     task: TaskOptions = TaskOptions()
 
 
@@ -67,6 +68,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
     dtype: str = "bf16"
     attention: str = "sdpa"
     timeout: float = 300.0
+    sharding: Sharding = "zero"
     task: TaskSettings | None = None
     """None for plain fine-tuning."""
 
@@ -130,9 +132,36 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
         timeout=options.timeout,
         task=task,
     )
+    request = replace(request, sharding=_choose_sharding(options.sharding, request))
     check_rollout_engine(request)
     taken = [] if command is None else [_default_batch_note(request)]
     return request, [*taken, published_source_text(name)] if _local_model_folder(name) is None else taken
+
+
+def _choose_sharding(asked: str | None, request: PlanRequest) -> Sharding:
+    """The sharding to try; by default all that is supported. Raises UserError."""
+    obstacle = _fsdp_obstacle(request)
+    if asked is None:
+        return "any" if obstacle is None else "zero"
+    chosen = next((known for known in SHARDINGS if known == asked), None)
+    if chosen is None:
+        raise UserError(
+            translated("--sharding {asked}: must be one of {known}").format(asked=asked, known=", ".join(SHARDINGS))
+        )
+    if chosen == "fsdp2" and obstacle is not None:
+        raise UserError(translated("--sharding fsdp2: {why}; use --sharding zero").format(why=obstacle))
+    return chosen if obstacle is None else "zero"
+
+
+def _fsdp_obstacle(request: PlanRequest) -> Text | None:
+    """Why FSDP2 isn't tried, or None."""
+    if request.task is not None:
+        return translated("with --task only ZeRO is supported")
+    if request.tune == "qlora":
+        return translated("4-bit weights are only planned with ZeRO")
+    if request.machine.accelerator.device_type != "cuda" or request.dtype != "bf16":
+        return translated("only GPUs with bf16 are supported")
+    return translated("with one GPU there is nothing to shard") if request.world_size == 1 else None
 
 
 def check_rollout_engine(request: PlanRequest) -> None:

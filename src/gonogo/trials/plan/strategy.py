@@ -1,4 +1,4 @@
-"""The space of strategies: ZeRO stage, offload, gradient checkpointing, micro-batch and accumulation."""
+"""The space of strategies: ZeRO stage or FSDP2, offload, gradient checkpointing, micro-batch and accumulation."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ Place = Literal["gpu", "cpu", "nvme"]
 TuningMethod = Literal["full", "lora", "qlora", "freeze-vision"]
 TUNING_METHODS: tuple[TuningMethod, ...] = ("full", "lora", "qlora", "freeze-vision")
 
+Sharding = Literal["any", "zero", "fsdp2"]
+SHARDINGS: tuple[Sharding, ...] = ("any", "zero", "fsdp2")
+
 _MAX_MICRO_BATCH = 64
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size, in elements."""
@@ -30,6 +33,7 @@ _BOTH_OFFLOADED = translated("optimizer + parameters on {place}")
 _OPTIMIZER_OFFLOADED = translated("optimizer on {place}")
 _PARAMETERS_OFFLOADED = translated("parameters on {place}")
 _CHECKPOINTING = translated("checkpointing")
+_NO_RESHARD = translated("no reshard after forward")
 _PRECOMPUTED = translated("reference precomputed")
 
 
@@ -37,11 +41,15 @@ class Family(msgspec.Struct, frozen=True, order=True):
     """How model states are sharded and offloaded, which decides the memory that doesn't grow with the batch."""
 
     zero: int
-    """The ZeRO stage; 0 is plain data parallelism."""
+    """The ZeRO stage; 0 is plain data parallelism. 3 for FSDP2, which shards the same states."""
     optimizer: Place = "gpu"
     parameters: Place = "gpu"
     small_buckets: bool = False
     """Use a tenth of DeepSpeed's default bucket sizes, or under ZeRO-3 of its limit of live parameters."""
+    fsdp: bool = False
+    """Use PyTorch's FSDP2 (``fully_shard``) instead of DeepSpeed."""
+    reshard: bool = True
+    """FSDP2's ``reshard_after_forward``: False keeps a layer's gathered weights until its backward."""
 
     @property
     def bucket(self) -> int:
@@ -54,10 +62,15 @@ class Family(msgspec.Struct, frozen=True, order=True):
         return MAX_LIVE_PARAMETERS // _SMALLER if self.small_buckets else MAX_LIVE_PARAMETERS
 
     @property
+    def sharding(self) -> str:
+        """``zero``, ``fsdp2`` or ``fsdp2-no-reshard``."""
+        return ("fsdp2" if self.reshard else "fsdp2-no-reshard") if self.fsdp else "zero"
+
+    @property
     def label(self) -> Text:
         """The name in reports, such as ``ZeRO-3, optimizer on CPU``."""
-        stage = f"ZeRO-{self.zero}"
-        words = [Text(stage, stage)]
+        stage = "FSDP2" if self.fsdp else f"ZeRO-{self.zero}"
+        words = [Text(stage, stage), *([] if self.reshard else [_NO_RESHARD])]
         if self.optimizer == self.parameters != "gpu":
             words.append(_BOTH_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
         else:
@@ -88,7 +101,9 @@ class Strategy(msgspec.Struct, frozen=True):
         return join_texts(word for word in words if word.en)
 
 
-def strategy_families(world_size: int, *, nvme: bool, host: bool = True) -> Iterator[Family]:
+def strategy_families(
+    world_size: int, *, nvme: bool, host: bool = True, sharding: Sharding = "zero"
+) -> Iterator[Family]:
     """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
     ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload. Stages are omitted if a
@@ -96,13 +111,17 @@ def strategy_families(world_size: int, *, nvme: bool, host: bool = True) -> Iter
     §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
+    usual += [Family(3, fsdp=True), Family(3, fsdp=True, reshard=False)]
     if host:
-        usual += [Family(2, "cpu"), Family(3, "cpu"), Family(3, "cpu", "cpu")]
+        usual += [Family(2, "cpu"), Family(3, "cpu"), Family(3, "cpu", "cpu"), Family(3, "cpu", "cpu", fsdp=True)]
     if nvme:
         usual += [Family(3, "nvme", "cpu" if host else "gpu"), Family(3, "nvme", "nvme")]
     for family in usual:
+        excluded = sharding != "any" and family.fsdp != (sharding == "fsdp2")
+        if excluded or (family.fsdp and world_size == 1):
+            continue
         yield family
-        if family.zero:
+        if family.zero and not family.fsdp:
             yield msgspec.structs.replace(family, small_buckets=True)
 
 
@@ -119,6 +138,29 @@ def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) 
     if share <= _MAX_MICRO_BATCH:
         sizes.add(share)
     return tuple(sorted(size for size in sizes if size >= min_micro_batch))
+
+
+def fsdp_environment(strategy: Strategy) -> dict[str, str]:
+    """The variables that ``accelerate launch`` sets, as TrainingArguments alone do not.
+
+    With the first, transformers loads the weights on a node's first rank only, and accelerate makes a process group
+    for CPU tensors as well, which offloaded gradients need.
+    """
+    offloads = strategy.family.parameters == "cpu"
+    return {"ACCELERATE_USE_FSDP": "true", **({"FSDP_OFFLOAD_PARAMS": "true"} if offloads else {})}
+
+
+def fsdp_config(strategy: Strategy) -> dict[str, Any]:
+    """TrainingArguments' ``fsdp_config``. Only a node's first rank loads the weights into host memory."""
+    return {
+        "version": 2,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "reshard_after_forward": strategy.family.reshard,
+        "cpu_offload": strategy.family.parameters == "cpu",
+        "cpu_ram_efficient_loading": True,
+        "activation_checkpointing": strategy.checkpointing,
+        "state_dict_type": "FULL_STATE_DICT",
+    }
 
 
 def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16", nvme_path: str = "/local_nvme",

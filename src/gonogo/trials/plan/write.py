@@ -16,7 +16,9 @@ from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import (
     CONFIG,
+    FSDP_CONFIG,
     SWIFT_CONFIG,
+    SWIFT_FSDP_CONFIG,
     learning_rate,
     task_arguments,
     training_arguments,
@@ -26,7 +28,7 @@ from gonogo.trials.plan.launch_files.post_training import SERVER, task_files
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
-from gonogo.trials.plan.strategy import deepspeed_config
+from gonogo.trials.plan.strategy import deepspeed_config, fsdp_config
 from gonogo.trials.plan.task.script import SCRIPT, data_line_format, task_script
 from gonogo.virtual.measuring.jobs import ModelFacts
 
@@ -100,7 +102,10 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
         if request.machine.nodes > 1:
             said.append(translated("SERVER_ADDR: the server's node"))
     if request.without_server_gpus(choice.strategy.rollout.gpus).machine.nodes > 1:
-        said.append(translated("the node names in hostfile; NODE_RANK and MASTER_ADDR on each node"))
+        if choice.strategy.family.fsdp:
+            said.append(translated("NODE_RANK and MASTER_ADDR on each node"))
+        else:
+            said.append(translated("the node names in hostfile; NODE_RANK and MASTER_ADDR on each node"))
     if "nvme" in (choice.strategy.family.optimizer, choice.strategy.family.parameters):
         said.append(translated("nvme_path in {config}: a folder on the NVMe").format(config=CONFIG))
     return said
@@ -136,9 +141,10 @@ def _swift_choice_notes(model_kind: SwiftModelOptions) -> Iterator[Text]:
 
 def strategy_files(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, str]:
     """(name: text) of each file."""
-    config = explicit_deepspeed_config(choice, request, facts)
+    fsdp = choice.strategy.family.fsdp
+    config = fsdp_config(choice.strategy) if fsdp else explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)
-    written = {CONFIG: json.dumps(config, indent=2) + "\n"}
+    written = {FSDP_CONFIG if fsdp else CONFIG: _json_text(config)}
     if request.task is not None:
         arguments |= task_arguments(choice.strategy, request)
         written |= {SCRIPT: task_script(request.task.task), **task_files(choice, request, facts, arguments)}
@@ -147,7 +153,12 @@ def strategy_files(choice: Choice, request: PlanRequest, facts: ModelFacts) -> d
             "train.py": _TRAINING_SCRIPT.read_text(encoding="utf-8"),
             **launch_files(choice, request, facts, arguments),
         }
-    if "launch_swift.sh" in written:
-        plain = {name: value for name, value in config.items() if name != "optimizer"}
-        written[SWIFT_CONFIG] = json.dumps(plain, indent=2) + "\n"
-    return {**written, "training_arguments.json": json.dumps(arguments, indent=2) + "\n"}
+    if fsdp:
+        written[SWIFT_FSDP_CONFIG] = _json_text({"fsdp": arguments["fsdp"], "fsdp_config": config})
+    elif "launch_swift.sh" in written:
+        written[SWIFT_CONFIG] = _json_text({name: value for name, value in config.items() if name != "optimizer"})
+    return {**written, "training_arguments.json": _json_text(arguments)}
+
+
+def _json_text(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"

@@ -165,8 +165,9 @@ def _categorise_gradients(lifecycle: Lifecycle, modules: ModuleTracker) -> None:
     for root in modules.roots()[:1]:
         for parameter in root.parameters():
             gradient = parameter.grad if parameter.is_leaf else None
-            if isinstance(gradient, VirtualTensor) and owns_storage(gradient):
-                lifecycle.memory.recategorise(gradient.cell, "gradients")
+            for local in local_tensors(gradient):
+                if local is not gradient or owns_storage(local):  # a DTensor's shares one buffer with its group's
+                    lifecycle.memory.recategorise(local.cell, "gradients")
         assign_model_owners(root, modules)
 
 

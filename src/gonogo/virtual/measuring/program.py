@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
 from typing import Any
 
@@ -17,7 +19,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the program's command line."""
     parser = argparse.ArgumentParser(prog="gonogo.virtual.measuring.program")
     parser.add_argument("--model", required=True)
-    parser.add_argument("--deepspeed", required=True)
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--deepspeed")
+    how.add_argument("--arguments", help="a JSON file: TrainingArguments, and variables of the environment")
     parser.add_argument("--seq-len", type=int, required=True)
     parser.add_argument("--micro-batch", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
@@ -32,9 +36,17 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _read_json(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
 def main(arguments: list[str]) -> None:
     """Create the model and its batch, and train for the requested steps."""
     given = parse(arguments)
+    of_file = _read_json(given.arguments) if given.arguments else {}
+    os.environ.update(of_file.get("environment", {}))
     options = ProgramOptions(
         model=given.model,
         deepspeed=given.deepspeed,
@@ -42,6 +54,7 @@ def main(arguments: list[str]) -> None:
         micro_batch=given.micro_batch,
         steps=given.steps,
         gradient_checkpointing=given.gradient_checkpointing,
+        arguments=of_file.get("arguments", {}),
     )
     found = read_model(options.model)
     found.config._attn_implementation = given.attention

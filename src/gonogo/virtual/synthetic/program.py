@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +28,8 @@ class ProgramOptions:
     micro_batch: int = 1
     steps: int = 2
     gradient_checkpointing: bool = False
+    arguments: dict[str, Any] = field(default_factory=dict)
+    """TrainingArguments that differ from what the other options and the DeepSpeed config say."""
 
 
 class RepeatedSamples(torch.utils.data.Dataset[int]):
@@ -103,7 +105,7 @@ def training_arguments(options: ProgramOptions) -> Any:
     if scheduler.get("warmup_max_lr") not in (None, "auto"):
         settings["learning_rate"] = scheduler["warmup_max_lr"]
     _copy_number(settings, "max_steps", scheduler.get("total_num_steps"))
-    return TrainingArguments(**settings)
+    return TrainingArguments(**settings | options.arguments)
 
 
 def _has_accelerator() -> bool:

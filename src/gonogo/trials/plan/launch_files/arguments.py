@@ -10,6 +10,8 @@ from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 
 CONFIG = "ds_config.json"
+FSDP_CONFIG = "fsdp_config.json"
+SWIFT_FSDP_CONFIG = "fsdp_config_swift.json"
 SWIFT_CONFIG = "ds_config_swift.json"
 """The config without an optimizer: ms-swift inspects the Trainer's, a placeholder if DeepSpeed creates it."""
 
@@ -23,13 +25,14 @@ def learning_rate(request: PlanRequest) -> float:
 
 
 def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
-    """TrainingArguments that are consistent with the DeepSpeed config."""
+    """TrainingArguments that are consistent with the DeepSpeed or FSDP config."""
+    fsdp = strategy.family.fsdp
     arguments: dict[str, Any] = {
-        "deepspeed": CONFIG,
+        **({"fsdp": "full_shard", "fsdp_config": FSDP_CONFIG} if fsdp else {"deepspeed": CONFIG}),
         request.dtype: True,
         "per_device_train_batch_size": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.accumulation,
-        "gradient_checkpointing": strategy.checkpointing,
+        "gradient_checkpointing": strategy.checkpointing and not fsdp,  # FSDP's config turns on its own
         "learning_rate": learning_rate(request),
         "adam_beta1": 0.9,
         "adam_beta2": 0.999,
@@ -39,7 +42,10 @@ def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, An
         "num_train_epochs": 1,
         "logging_steps": 1,
     }
-    if strategy.checkpointing:
+    if fsdp and strategy.accumulation > 1:
+        # Otherwise each rank keeps whole gradients until the last micro-batch: accelerate's no_sync().
+        arguments["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
+    if strategy.checkpointing and not fsdp:
         # PEFT under ZeRO-3 trains correctly only with re-entrant checkpointing (huggingface/trl#2514).
         again = request.task is not None and request.tune == "lora" and strategy.family.zero == 3
         arguments["gradient_checkpointing_kwargs"] = {"use_reentrant": again}

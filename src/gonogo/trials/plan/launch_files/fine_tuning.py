@@ -10,8 +10,9 @@ from typing import Any
 from gonogo.evidence.paths import exists, expand_user, resolve_path
 from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, to_command_line_options
+from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, SWIFT_FSDP_CONFIG, to_command_line_options
 from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.strategy import fsdp_config, fsdp_environment
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _SWIFT_TUNER_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
@@ -30,11 +31,16 @@ _LLAMAFACTORY_FINETUNING_TYPES = {"full": "full", "lora": "lora", "qlora": "lora
 def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, arguments: dict[str, Any]) -> dict[str, str]:
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *to_command_line_options(arguments)]
-    return {
+    fsdp = choice.strategy.family.fsdp
+    exports = _fsdp_exports(choice)
+    of_deepspeed = {
         **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program),
-        "launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program),
-        "accelerate.yaml": accelerate_yaml(request),
+    }
+    return {
+        **({} if fsdp else of_deepspeed),
+        "launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program, exports),
+        "accelerate.yaml": _accelerate_fsdp_yaml(choice, request) if fsdp else accelerate_yaml(request),
         "launch_accelerate.sh": launch_script(
             choice,
             request,
@@ -46,7 +52,7 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
             request,
             ["swift", "sft"],
             [*swift_model_options(request, facts), *_swift_options(choice, request, arguments)],
-            swift_environment(request),
+            swift_environment(request) + exports,
         ),
         "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
         "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
@@ -55,7 +61,7 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
             request,
             ["llamafactory-cli", "train", "llamafactory.yaml"],
             [],
-            _llamafactory_environment(request),
+            _llamafactory_environment(request) + exports,
             data=False,
         ),
     }
@@ -174,6 +180,34 @@ def accelerate_yaml(request: PlanRequest) -> str:
     )
 
 
+def _accelerate_fsdp_yaml(choice: Choice, request: PlanRequest) -> str:
+    """The YAML config of accelerate for FSDP2, which says the same as the TrainingArguments."""
+    config = fsdp_config(choice.strategy)
+    settings = {f"fsdp_{name}": value for name, value in config.items() if name != "cpu_offload"}
+    settings["fsdp_offload_params"] = config["cpu_offload"]
+    return "\n".join(
+        [
+            "compute_environment: LOCAL_MACHINE",
+            "distributed_type: FSDP",
+            "fsdp_config:",
+            *(f"  {name}: {json.dumps(value).strip(chr(34))}" for name, value in settings.items()),
+            f"mixed_precision: {request.dtype}",
+            f"num_machines: {request.machine.nodes}",
+            f"num_processes: {request.world_size}",
+            "machine_rank: 0",
+            "main_training_function: main",
+            "",
+        ]
+    )
+
+
+def _fsdp_exports(choice: Choice) -> tuple[str, ...]:
+    """What ``accelerate launch`` would export, for the other launchers."""
+    if not choice.strategy.family.fsdp:
+        return ()
+    return ("export " + " ".join(f"{name}={value}" for name, value in fsdp_environment(choice.strategy).items()),)
+
+
 def swift_environment(request: PlanRequest) -> tuple[str, ...]:
     """The environment variables from which ms-swift reads nodes and GPUs."""
     machine = request.machine
@@ -214,7 +248,7 @@ def _swift_options(choice: Choice, request: PlanRequest, arguments: dict[str, An
         words += ["--quant_method", "bnb", "--quant_bits", "4", "--bnb_4bit_quant_storage", torch_dtype(request)]
     if request.tune == "freeze-vision":
         words += ["--freeze_vit", "true", "--freeze_aligner", "false"]
-    if not choice.strategy.checkpointing:
+    if not arguments["gradient_checkpointing"]:
         words += ["--gradient_checkpointing", "false"]
     return [*words, *to_command_line_options(swift_arguments(request, arguments))]
 
@@ -222,6 +256,8 @@ def _swift_options(choice: Choice, request: PlanRequest, arguments: dict[str, An
 def swift_arguments(request: PlanRequest, arguments: dict[str, Any]) -> dict[str, Any]:
     """TrainingArguments adapted to ms-swift's own."""
     kept = {name: value for name, value in arguments.items() if name not in (request.dtype, "num_train_epochs")}
+    if kept.pop("fsdp_config", None):
+        return {**kept, "fsdp": SWIFT_FSDP_CONFIG}
     return {**kept, "deepspeed": SWIFT_CONFIG}
 
 
@@ -256,7 +292,7 @@ def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str
     if request.tune == "freeze-vision":
         settings |= {"freeze_vision_tower": True, "freeze_multi_modal_projector": False}
     settings |= {name: value for name, value in arguments.items() if name not in ("gradient_checkpointing_kwargs",)}
-    if choice.strategy.checkpointing:
+    if choice.strategy.checkpointing and not choice.strategy.family.fsdp:
         settings["use_reentrant_gc"] = False
     else:
         settings["disable_gradient_checkpointing"] = True
