@@ -440,3 +440,17 @@ def test_arbitrary_bytes_get_an_answer(here: Path, files: dict[str, bytes]) -> N
     for finding in report.findings:
         for span in finding.spans:
             assert span.line >= 1
+
+
+@pytest.mark.parametrize(
+    "words", [["check", "--", "bash", "launch.sh"], ["rehearse", "--", "bash", "launch.sh"], ["doctor"]]
+)
+def test_a_folder_that_was_deleted_is_said_in_one_line(words: list[str], tmp_path: Path) -> None:
+    script = f"cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec {sys.executable} -m gonogo {' '.join(words)}"
+    (tmp_path / "gone").mkdir()
+    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in run.stderr
+    assert "internal error" not in run.stderr
+    if words != ["doctor"]:
+        assert run.returncode == 2
+        assert run.stderr.startswith("gonogo: the current folder was deleted")

@@ -18,10 +18,7 @@ from plan_facts import gonogo_plan, model_in
         (["model", "other"], "only one model can be given, not model other: a command goes after --"),
         (["model", "--tune", "half"], "--tune half: must be one of full, lora, qlora, freeze-vision"),
         (["model", "--sharding", "fsdp"], "--sharding fsdp: must be one of any, zero, fsdp2"),
-        (
-            ["model", "--sharding", "fsdp2", "--tune", "qlora"],
-            "4-bit weights are only planned with ZeRO",
-        ),
+        (["model", "--sharding", "fsdp2", "--tune", "qlora"], "4-bit weights are only planned with ZeRO"),
         (["model", "--solve", "speed"], "--solve speed: must be one of micro-batch, seq-len, gpus"),
         (["model", "--global-batch", "60"], "can't be divided evenly among 8 GPUs; use 56 or 64"),
         (["model", "--gpus", "8xA100"], "ambiguous"),

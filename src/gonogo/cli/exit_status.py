@@ -31,6 +31,8 @@ def exit_statuses(language: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             _exit_with(_disk_full_message(error), language, UNUSABLE)
+        if isinstance(error, FileNotFoundError) and _is_folder_deleted():
+            _exit_with(translated("the current folder was deleted: change to another one"), language, UNUSABLE)
         _exit_with(_internal_error_message(error), language, FAULT)
 
 
@@ -39,6 +41,14 @@ def _exit_with(text: Text, language: str, status: int) -> NoReturn:
 
     print_error(text, language)
     raise SystemExit(status) from None
+
+
+def _is_folder_deleted() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _disk_full_message(error: OSError) -> Text:
