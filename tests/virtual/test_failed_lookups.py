@@ -141,6 +141,23 @@ def test_what_gonogo_itself_searches_for_is_nothing_that_the_program_lacks(
     assert bool(list(asked.latest_first())) is not is_gonogos
 
 
+@pytest.mark.parametrize("search", ['glob.glob("{}/styles/*.txt")', 'open("{}/styles/none.txt")'])
+@pytest.mark.parametrize("is_cache", [False, True], ids=["elsewhere", "cache"])
+def test_caches_that_start_empty_are_nothing_that_the_program_lacks(
+    tmp_path: Path, search: str, is_cache: bool
+) -> None:
+    searched = tmp_path / "caches" if is_cache else tmp_path
+    code = compile(f"import glob\n{search.format(searched)}\n", str(tmp_path / "train.py"), "exec")
+    asked = failed_lookups.FailedLookups(str(tmp_path / "caches"))
+    undo = failed_lookups.install(asked)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            exec(code, {})
+    finally:
+        undo()
+    assert bool(list(asked.latest_first())) is not is_cache
+
+
 @pytest.mark.parametrize(("pattern", "is_data"), [("*.bin", True), ("*.dist-info", False), ("*.so", False)])
 def test_only_data_is_made_for_a_pattern_that_matched_nothing(tmp_path: Path, pattern: str, is_data: bool) -> None:
     asked = Frame(str(tmp_path / "train.py"), 3, "main", "", "user")

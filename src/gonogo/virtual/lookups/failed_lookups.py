@@ -88,7 +88,7 @@ class FailedLookups:
 
     def record(self, kind: Kind, name: str, into: str = "") -> None:
         """Record a failed lookup of the function that is running."""
-        if self._busy:
+        if self._busy or (kind == "file" and name.startswith(self._not_taken)):
             return
         self._busy = True
         try:

@@ -28,7 +28,7 @@ def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, An
     """TrainingArguments that are consistent with the DeepSpeed or FSDP config."""
     fsdp = strategy.family.fsdp
     arguments: dict[str, Any] = {
-        **({"fsdp": "full_shard", "fsdp_config": FSDP_CONFIG} if fsdp else {"deepspeed": CONFIG}),
+        **({"fsdp": "full_shard auto_wrap", "fsdp_config": FSDP_CONFIG} if fsdp else {"deepspeed": CONFIG}),
         request.dtype: True,
         "per_device_train_batch_size": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.accumulation,
