@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal.record import (
+    FIRST_RANK_HOLDS_ASSUMPTION,
     FIRST_RANK_READS_ASSUMPTION,
     AcceleratorFacts,
     HostMemory,
@@ -70,6 +71,15 @@ def test_the_first_rank_alone_reads_where_the_library_says_so() -> None:
     loaded.ranks[0].events.append(FIRST_RANK_READS_ASSUMPTION)
     (node,) = host_memory_by_node(loaded)
     assert node.peak_bytes == 30 + 7 * 10
+
+
+def test_the_first_rank_alone_holds_the_weights_until_fsdp_shards_them() -> None:
+    phases: tuple[Phase, ...] = ("load", "init", "save")
+    for phase in phases:
+        prepared = record((0, 30, 2, phase))
+        prepared.ranks[0].events += [FIRST_RANK_READS_ASSUMPTION, FIRST_RANK_HOLDS_ASSUMPTION]
+        (node,) = host_memory_by_node(prepared)
+        assert (node.peak_bytes, node.proven_bytes) == (30 + 7 * 2, 30)
 
 
 def test_another_rank_speaks_for_those_not_run() -> None:

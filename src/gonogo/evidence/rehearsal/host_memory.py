@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, HostMemory, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    FIRST_RANK_HOLDS_ASSUMPTION,
+    FIRST_RANK_READS_ASSUMPTION,
+    HostMemory,
+    RankRecord,
+    RehearsalRecord,
+)
 
 
 class NodeHostMemory(msgspec.Struct, frozen=True):
@@ -49,16 +55,17 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
     for_others = [host.peak_bytes for host in like_the_rest] or [
         _peak_of_other_ranks(rank, host) for rank, host in measured
     ]
-    hosts = like_the_rest or [host for _, host in measured]
+    represented = [pair for pair in measured if pair[0].local_rank != 0] or measured
+    hosts = [host for _, host in represented]
     each = sum(for_others) // len(for_others)
     pinned = min(each, sum(host.peak_pinned_bytes for host in hosts) // len(hosts))
-    least_steady = min(_steady_peak_bytes(host) for host in hosts)
+    least_steady = min(_steady_peak_bytes(rank, host) for rank, host in represented)
     nodes = []
     for node in sorted({rank.rank // size for rank, _ in measured}):
         run = tuple(pair for pair in measured if pair[0].rank // size == node)
         others = size - len(run)
         peaks = [host.peak_bytes for _, host in run]
-        proven = max(max(peaks), sum(_steady_peak_bytes(host) for _, host in run) + others * least_steady)
+        proven = max(max(peaks), sum(_steady_peak_bytes(rank, host) for rank, host in run) + others * least_steady)
         if like_the_rest and len({host.peak_phase for _, host in measured}) == 1:
             proven = max(proven, sum(peaks) + others * min(for_others))
         nodes.append(
@@ -75,12 +82,14 @@ def host_memory_by_node(record: RehearsalRecord) -> list[NodeHostMemory]:
 
 def _peak_of_other_ranks(rank: RankRecord, host: HostMemory) -> int:
     """The peak of a node's first rank, without what only first ranks do."""
-    if host.peak_phase != "save" and not (host.peak_phase == "load" and FIRST_RANK_READS_ASSUMPTION in rank.events):
+    reads, holds = (name in rank.events for name in (FIRST_RANK_READS_ASSUMPTION, FIRST_RANK_HOLDS_ASSUMPTION))
+    alone = ("save", *(("load",) if reads else ()), *(("init",) if holds else ()))
+    if host.peak_phase not in alone:
         return host.peak_bytes
-    loading = 0 if FIRST_RANK_READS_ASSUMPTION in rank.events else host.load_peak_bytes
-    return max(host.steady_peak_bytes, loading)
+    return max(host.steady_peak_bytes, 0 if reads else host.load_peak_bytes)
 
 
-def _steady_peak_bytes(host: HostMemory) -> int:
+def _steady_peak_bytes(rank: RankRecord, host: HostMemory) -> int:
     """The peak within the phases in which all ranks do the same."""
-    return host.steady_peak_bytes if host.peak_phase in ("load", "save", "exit") else host.peak_bytes
+    starts = ("init",) if FIRST_RANK_HOLDS_ASSUMPTION in rank.events else ()
+    return host.steady_peak_bytes if host.peak_phase in ("load", "save", "exit", *starts) else host.peak_bytes

@@ -2,7 +2,7 @@
 
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory
-from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
@@ -30,14 +30,29 @@ def host_shortage_cures(record: RehearsalRecord, node: NodeHostMemory, missing_b
     rank, host = node.rank_with_highest_peak
     config = rank.deepspeed_config
     cures: list[Text] = []
-    if host.peak_phase == "load":
+    sharded_by_fsdp = rank.as_run is not None and "FSDP" in rank.as_run.strategy
+    if sharded_by_fsdp and host.peak_phase in ("load", "init") and FIRST_RANK_READS_ASSUMPTION not in rank.events:
+        cures.append(
+            translated(
+                "Let one rank of each node load the weights (fsdp_cpu_ram_efficient_loading: true in accelerate's "
+                "config, started by accelerate launch)"
+            )
+        )
+    elif host.peak_phase == "load" and not sharded_by_fsdp:
         cures.append(
             translated(
                 "Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 partitions the "
                 "model while it is loaded; load in bf16 (dtype=torch.bfloat16)"
             )
         )
-    if host.peak_phase == "save":
+    if host.peak_phase == "save" and sharded_by_fsdp:
+        cures.append(
+            translated(
+                "Save shards instead of one state dict (fsdp_state_dict_type: SHARDED_STATE_DICT); merge them "
+                "afterwards with accelerate merge-weights"
+            )
+        )
+    elif host.peak_phase == "save":
         cures.append(
             translated(
                 "Do not gather the model when saving (stage3_gather_16bit_weights_on_model_save: false); convert "

@@ -290,7 +290,9 @@ def _after_plan(report: Report, call: Invocation) -> NextStep:
     if plan.fitting:
         if "--write" in call.options:
             folder = call.options[call.options.index("--write") + 1]
-            return _make_step(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), Purpose.RUN)
+            chosen = next((one for one in plan.fitting if one.source == "rehearsed"), plan.fitting[0])
+            launcher = "deepspeed" if chosen.sharding == "zero" else "torchrun"
+            return _make_step(shlex.join(["bash", f"{folder}/launch_{launcher}.sh"]), Purpose.RUN)
         return _make_step(
             _gonogo_command("plan", call, "--write", "launch", files=call.files), Purpose.WRITE_LAUNCH_FILES
         )

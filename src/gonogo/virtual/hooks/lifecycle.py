@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "save": "temporary",
     "exit": "temporary",
 }
+_TRUE_VALUES = ("1", "true", "yes", "y", "t", "on")  # as accelerate reads them
 _STEADY_PHASES = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
 """Phases in which all ranks of a node do the same; before the first step, this includes initialization."""
 _MAX_EXTRA_STEPS = 8
@@ -87,6 +89,12 @@ def attach_phase(error: BaseException, phase: Phase) -> None:
     """Attach the phase in which an exception was raised; an inner phase that is already attached is kept."""
     if not hasattr(error, "gonogo_phase"):
         error.gonogo_phase = phase  # type: ignore[attr-defined]
+
+
+def _first_rank_holds_weights() -> bool:
+    """Whether a node's first rank alone has the weights until FSDP shards them (``cpu_ram_efficient_loading``)."""
+    names = ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING")
+    return all(os.environ.get(name, "").lower() in _TRUE_VALUES for name in names)
 
 
 class Lifecycle:
@@ -189,7 +197,8 @@ class Lifecycle:
             record.end_phase(self.phase)
             if record.load_peak is None and self.phase == "load" != phase:
                 record.load_peak = record.peak
-            record.steady = phase in _STEADY_PHASES or (phase == "init" and not self.step)
+            starts = phase == "init" and not self.step and not _first_rank_holds_weights()
+            record.steady = phase in _STEADY_PHASES or starts
         self.phase = phase
         if phase not in self.reached:
             self.reached.append(phase)

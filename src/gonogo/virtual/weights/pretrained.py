@@ -9,7 +9,7 @@ import tempfile
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION
+from gonogo.evidence.rehearsal.record import FIRST_RANK_HOLDS_ASSUMPTION, FIRST_RANK_READS_ASSUMPTION
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.lookups.failed_lookups import is_file_here
@@ -61,6 +61,8 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
                 _restore_name(result, source, os.fspath(pretrained_model_name_or_path))
             if _only_first_rank_reads(module):
                 generated_weights.tell(FIRST_RANK_READS_ASSUMPTION)
+            if _is_enabled(module, "is_fsdp_enabled"):
+                generated_weights.tell(FIRST_RANK_HOLDS_ASSUMPTION)
             if opened_files - before:
                 count = len(opened_files - before)
                 generated_weights.tell(
@@ -87,8 +89,12 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
 def _only_first_rank_reads(module: ModuleType) -> bool:
     """True if only the first rank reads the weights, because transformers distributes them under ZeRO-3 or FSDP."""
-    asked = (getattr(module, name, None) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
-    return any(question is not None and question() for question in asked)
+    return any(_is_enabled(module, name) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
+
+
+def _is_enabled(module: ModuleType, name: str) -> bool:
+    question = getattr(module, name, None)
+    return question is not None and bool(question())
 
 
 def _model_folder(name: str, kwargs: dict[str, Any]) -> str | None:
