@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -128,3 +129,39 @@ def test_each_pair_names_a_row_of_its_framework() -> None:
     named = [one for one in rows if "against" in one]
     assert named
     assert all((one["framework"], one["against"]) in there and one["differs"] for one in named)
+
+
+def test_the_document_says_how_many_figures_are_of_which_day() -> None:
+    kept = [("2026-11-26", "a"), ("2026-11-28", "b"), ("2026-11-28", "c"), ("2026-11-28", "c")]
+    results = {
+        f"litgpt: {index}": {"verdict": "GO", "allocated": 10.0, "day": day, "gonogo": commit}
+        for index, (day, commit) in enumerate(kept)
+    }
+    found = tables.compared([row(str(index), 10.0) for index in range(len(kept))], results)
+    assert tables.days(found, "en").splitlines()[2:] == ["| 2026-11-28 | 3 | 2 |", "| 2026-11-26 | 1 | 1 |"]
+
+
+def test_each_kept_result_has_its_day_and_commit() -> None:
+    kept = import_module_of("run").results().values()
+    assert [one["row"] for one in kept if not one.get("day") or not one.get("gonogo")] == []
+
+
+def test_a_result_is_older_than_a_commit_that_its_gonogo_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = import_module_of("run")
+    (tmp_path / "src").mkdir()
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    commits = []
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    for text in ("one", "two"):
+        (tmp_path / "src" / "file").write_text(text)
+        subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *who, "commit", "-qm", text], cwd=tmp_path, check=True)
+        commits.append(run.code())
+    first, second = commits
+    assert run.has(second, first)
+    assert not run.has(first, second)
+    assert not run.has("", first)
+    (tmp_path / "src" / "file").write_text("three")
+    assert run.code() == f"{second}+"
+    assert not run.has(run.code(), first)

@@ -1,6 +1,6 @@
 """Memory that others have measured on real GPUs and published, held against a rehearsal of the same recipe.
 
-    python benchmarks/published/run.py [--mirrors DIR] [--again] [NAME …]
+    python benchmarks/published/run.py [--mirrors DIR] [--again | --since COMMIT] [NAME …]
     python benchmarks/published/run.py --write    # docs/accuracy.md and its picture, of the results that are kept
 
 A row in ``rows/`` is a recipe: the project and commit, the command, the versions of its day, the GPUs; and its
@@ -19,15 +19,18 @@ Two rows whose recipes differ in one setting are a pair: one names the other as 
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
-the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once, with the
-first answer where it is not the first.
+the same command are left out unless ``--again`` is given, or ``--since COMMIT`` and the result is of a gonogo without
+that commit. Each result is kept in ``results.jsonl`` at once, with its day, gonogo's commit (``+``: and changes to it),
+and the first answer where it is not the first.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import fcntl
+import functools
 import json
 import os
 import re
@@ -87,6 +90,22 @@ def keep(result: dict[str, Any]) -> None:
             result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
         kept = {**known, result["row"]: result}
         replace(RESULTS, "".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)))
+
+
+def code() -> str:
+    """gonogo's commit, with ``+`` where its code was changed since."""
+    commit = _git("rev-parse", "--short=9", "HEAD").stdout.strip()
+    return commit if _git("diff", "--quiet", "HEAD", "--", "src").returncode == 0 else f"{commit}+"
+
+
+@functools.cache
+def has(commit: str, other: str) -> bool:
+    """Whether gonogo at ``commit`` has all of ``other``: unknown commits and changed code have not."""
+    return _git("merge-base", "--is-ancestor", other, commit).returncode == 0
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=HERE, capture_output=True, text=True, check=False)
 
 
 @contextlib.contextmanager
@@ -262,7 +281,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--mirrors", type=Path)
-    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--again", action="store_true", help="also rows that have a result")
+    parser.add_argument("--since", metavar="COMMIT", help="also rows whose result is of a gonogo without this commit")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, help="where checkouts and packages are kept for the next time")
     asked = parser.parse_args()
@@ -273,13 +293,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         cache = (asked.cache or Path(temporary)).resolve()
         cache.mkdir(parents=True, exist_ok=True)
-        known = results()
+        known, of_code = results(), code()
+        if asked.since is not None and _git("rev-parse", "-q", "--verify", f"{asked.since}^{{commit}}").returncode != 0:
+            parser.error(f"--since {asked.since}: no commit of this repository")
         shared: dict[tuple[str, ...], dict[str, Any]] = {}  # what a rehearsal of several rows gave
         for row in rows():
             name = title(row)
             if asked.names and not any(part in name or part == row["file"] for part in asked.names):
                 continue
-            if "not_rehearsed" in row or (not asked.again and known.get(name, {}).get("command") == command_of(row)):
+            before = known.get(name, {})
+            there = before.get("command") == command_of(row) and not asked.again
+            if asked.since is not None:
+                there = there and has(before.get("gonogo", ""), asked.since)
+            if "not_rehearsed" in row or there:
                 continue
             if row.get("means") == "printed":
                 of_these = (row["project"], row["commit"], row["gpus"], command_of(row))
@@ -288,7 +314,8 @@ def main() -> int:
                 found = of_case(row, shared[of_these])
             else:
                 found = run(row, asked.mirrors, cache)
-            result = {"row": name, "command": command_of(row), **found}
+            when = {"day": datetime.date.today().isoformat(), "gonogo": of_code}
+            result = {"row": name, "command": command_of(row), **found, **when}
             keep(result)
             print(tables.line(row, result), flush=True)
     return 0

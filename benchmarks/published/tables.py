@@ -31,6 +31,7 @@ _WORDS = {
         "flag": "what differs", "sign": "sign right", "size": "size within {0} %",
         "changed": "a published step of {0} % or more", "unchanged": "no step, or a smaller one",
         "unchanged_too": "{0} of {1} predicted without a step",
+        "day": "rehearsed on", "commits": "commits of gonogo",
     },
     "zh": {
         "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
@@ -42,6 +43,7 @@ _WORDS = {
         "flag": "不同之处", "sign": "方向正确", "size": "幅度误差在 {0} % 以内",
         "changed": "公布的变化不小于 {0} %", "unchanged": "没有变化或变化更小",
         "unchanged_too": "{1} 对中有 {0} 对也预测为没有变化",
+        "day": "排练日期", "commits": "gonogo 的提交数",
     },
 }  # fmt: skip
 
@@ -214,6 +216,16 @@ def summary(found: list[Compared], language: str) -> str:
     return _table(head, rows, (1, 2, 3))
 
 
+def days(found: list[Compared], language: str) -> str:
+    """How many figures are of which day, and of how many commits of gonogo."""
+    words = _WORDS[language]
+    by_day: dict[str, list[str]] = {}
+    for one in found:
+        by_day.setdefault(one.result["day"], []).append(one.result["gonogo"])
+    rows = [(day, str(len(commits)), str(len(set(commits)))) for day, commits in sorted(by_day.items(), reverse=True)]
+    return _table((words["day"], words["rows"], words["commits"]), rows, (1, 2))
+
+
 def every_row(found: list[Compared], language: str) -> str:
     """Each row: published, predicted, error, what was read, where it is published."""
     words = _WORDS[language]
@@ -321,6 +333,7 @@ def write(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> Non
         text = path.read_text(encoding="utf-8")
         parts = {
             "summary": summary(found, language),
+            "days": days(found, language),
             "rows": every_row(found, language),
             "pairs": f"{pair_summary(found, language)}\n\n{every_pair(found, language)}",
             "verdicts": verdicts(rows, results, language),
