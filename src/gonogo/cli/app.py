@@ -35,6 +35,7 @@ from gonogo.cli.options import (
     AsOf,
     Command,
     ConvertWith,
+    Disk,
     Env,
     Every,
     FlightRecorder,
@@ -56,6 +57,7 @@ from gonogo.cli.options import (
     Ranks,
     ResumeOn,
     ResumeWith,
+    Saves,
     SeqLen,
     ServeWith,
     Set,
@@ -177,6 +179,8 @@ def rehearse(
     resume_on: ResumeOn = None,
     resume_with: ResumeWith = None,
     kill_between_writes: KillBetweenWrites = False,
+    saves: Saves = 1,
+    disk: Disk = None,
     convert_with: ConvertWith = None,
     merge_with: MergeWith = None,
     serve_with: ServeWith = None,
@@ -227,7 +231,7 @@ def rehearse(
         from gonogo.rehearse.baseline import compare_with_baseline, read_baseline
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import with_job_from_file
-        from gonogo.rehearse.lives import StageCommands, check_life_options, parse_life_stages
+        from gonogo.rehearse.lives import StageCommands, check_life_options, check_save_options, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import AUTO, LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.resumed_launch import with_life_of_resume
@@ -261,12 +265,15 @@ def rehearse(
             resume_on=resume_on,
             resume_with=resume_with,
             kill_between_writes=kill_between_writes,
+            saves=saves,
+            disk=disk,
             stage_commands=commands,
         )
         check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
         request = with_job_from_file(request)
         if not (set_ or also or synthetic_batch is not None):
             request = with_life_of_resume(request, own_ranks=ranks.strip().lower() == AUTO)
+        check_save_options(request.life, saves, disk, kill_between_writes=kill_between_writes)
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):

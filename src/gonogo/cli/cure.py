@@ -14,6 +14,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     Command,
     ConvertWith,
+    Disk,
     Env,
     Format,
     Gpus,
@@ -26,6 +27,7 @@ from gonogo.cli.options import (
     Output,
     ResumeOn,
     ResumeWith,
+    Saves,
     ServeWith,
     Steps,
     Unconfined,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     pass
 
 
-_LIFE = ("life", "resume_on", "resume_with", "convert_with", "merge_with", "serve_with")
+_LIFE = ("life", "resume_on", "resume_with", "saves", "disk", "convert_with", "merge_with", "serve_with")
 
 
 def cure(
@@ -89,6 +91,8 @@ def cure(
     life: Life = None,
     resume_on: ResumeOn = None,
     resume_with: ResumeWith = None,
+    saves: Saves = 1,
+    disk: Disk = None,
     convert_with: ConvertWith = None,
     merge_with: MergeWith = None,
     serve_with: ServeWith = None,
@@ -127,7 +131,7 @@ def cure(
         from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import with_job_from_file
-        from gonogo.rehearse.lives import StageCommands, parse_life_stages
+        from gonogo.rehearse.lives import StageCommands, check_save_options, parse_life_stages
         from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.resumed_launch import with_life_of_resume
@@ -156,9 +160,12 @@ def cure(
             life=stages,
             resume_on=resume_on,
             resume_with=resume_with,
+            saves=saves,
+            disk=disk,
             stage_commands=commands,
         )
         rehearsal = with_life_of_resume(with_job_from_file(rehearsal), own_ranks=ranks is None)
+        check_save_options(rehearsal.life, saves, disk, kill_between_writes=False)
         request = CureRequest(
             rehearsal,
             own_ranks=ranks is None and not rehearsal.life,

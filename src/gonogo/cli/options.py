@@ -164,6 +164,22 @@ KillBetweenWrites = Annotated[
         help="With --life: kill the run between the writes of its save, too, and say what each resume comes to.",
     ),
 ]
+Saves = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=9,
+        metavar="N",
+        help="With --life: saves before the run is killed, e.g. 3 to see what save_total_limit=2 keeps.",
+    ),
+]
+Disk = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="With --life: the free disk space, e.g. 2T, against which the checkpoints that are kept are held.",
+    ),
+]
 ConvertWith = Annotated[
     str | None,
     typer.Option(metavar="COMMAND", help="With --life convert: the converter's command, as one quoted argument."),

@@ -17,7 +17,10 @@ class Invocation(msgspec.Struct, frozen=True):
     """The rest of what was typed, which only the same command takes, each with its value: ``("--ranks", "0,1")``."""
 
 
-LIFE_OPTIONS = (*("--life", "--resume-on", "--resume-with"), *("--convert-with", "--merge-with", "--serve-with"))
+LIFE_OPTIONS = (
+    *("--life", "--resume-on", "--resume-with", "--saves", "--disk"),
+    *("--convert-with", "--merge-with", "--serve-with"),
+)
 """Those of :attr:`Invocation.own_options` that both ``rehearse`` and ``cure`` take."""
 
 

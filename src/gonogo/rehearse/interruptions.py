@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gonogo.confinement.trees import copy_entry, copy_tree, is_whiteout, make_whiteout, unhide_below
 from gonogo.evidence.rehearsal.failures import shorten_exception_message
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.evidence.rehearsal.lives import FileEvent
+from gonogo.evidence.rehearsal.lives import FileEvent, is_at_or_below
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.lives.life_report import InterruptedResume, Interruption, LifeReport
@@ -81,7 +81,7 @@ def write_events(first: RehearsalRecord, tree: Path, below: Path | None = None) 
 
 def _exists_at_end(tree: Path, path: str, later: Sequence[FileEvent]) -> bool:
     for event in later:
-        if event.renamed_from and _is_at_or_below(path, event.renamed_from):
+        if event.renamed_from and is_at_or_below(path, event.renamed_from):
             path = event.path + path[len(event.renamed_from) :]
     return os.path.lexists(_path_in_tree(tree, path)) and not is_whiteout(_path_in_tree(tree, path))
 
@@ -126,7 +126,7 @@ def save_moments(events: Sequence[FileEvent], with_state: set[str], earlier: Col
 
 
 def _contains_any(path: str, files: Collection[str]) -> bool:
-    return any(_is_at_or_below(file, path) for file in files)
+    return any(is_at_or_below(file, path) for file in files)
 
 
 def _is_possible(events: Sequence[FileEvent], happened: Collection[int]) -> bool:
@@ -185,17 +185,13 @@ def _restore_entry(before: Sequence[FileEvent], path: str, below: Path, target: 
 def _original_name(events: Sequence[FileEvent], path: str) -> str | None:
     """What the entry at ``path`` was called before the events; None if they wrote, moved or removed it."""
     for event in reversed(events):
-        if _is_at_or_below(path, event.path):
+        if is_at_or_below(path, event.path):
             if event.is_removed or not event.renamed_from:
                 return None
             path = event.renamed_from + path[len(event.path) :]
-        elif event.renamed_from and _is_at_or_below(path, event.renamed_from):
+        elif event.renamed_from and is_at_or_below(path, event.renamed_from):
             return None
     return path
-
-
-def _is_at_or_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 @dataclass(frozen=True)
@@ -301,7 +297,7 @@ def _files_written_by(events: Sequence[FileEvent], moment: SaveMoment) -> list[s
     for event in (events[number] for number in moment.indices_of_past_events(events)):
         source = event.renamed_from
         if source:
-            paths = [event.path + path[len(source) :] if _is_at_or_below(path, source) else path for path in paths]
+            paths = [event.path + path[len(source) :] if is_at_or_below(path, source) else path for path in paths]
         if not event.is_removed:
             paths.append(event.path)
     return paths

@@ -193,6 +193,14 @@ def unknown_life_checks(record: RehearsalRecord) -> Iterator[Skipped]:
                 "checkpoint"
             ),
         )
+    if life is not None and len(life.saves) < record.saves_wanted:
+        yield Skipped(
+            translated("{count} of {all} saves").format(
+                count=record.saves_wanted - len(life.saves), all=record.saves_wanted
+            ),
+            translated("the program did not save more often in the rehearsed steps: rehearse more (--steps N)"),
+            rehearse_again("--steps", str(10 * record.steps), purpose=Purpose.MORE_STEPS),
+        )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":
             yield Skipped(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import copy_with_holes
+from gonogo.evidence.environment.hardware import parse_memory_size
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
@@ -137,6 +138,23 @@ def parse_life_stages(
     for stage in RESULT_STAGES:
         commands.command_of(stage)
     return stages
+
+
+def parse_disk_size(disk: str | None) -> int | None:
+    """The bytes that ``--disk`` says are free. Raises UserError."""
+    return None if disk is None else parse_memory_size(disk, "--disk")
+
+
+def check_save_options(life_stages: Sequence[str], saves: int, disk: str | None, *, kill_between_writes: bool) -> None:
+    """Raise UserError for ``--saves`` and ``--disk`` without ``--life``, and for what they can't be combined with."""
+    parse_disk_size(disk)
+    for name, is_given in (("--saves", saves > 1), ("--disk", disk is not None)):
+        if is_given and not life_stages:
+            raise UserError(
+                translated("{name} needs --life {stages}").format(name=name, stages="train,save,kill,resume")
+            )
+    if saves > 1 and kill_between_writes:
+        raise UserError(translated("--saves can't be combined with --kill-between-writes: it kills the first save"))
 
 
 def check_life_options(life_stages: Sequence[str], ray: str | None, *, has_viewer_output: bool) -> None:

@@ -54,6 +54,10 @@ class RehearsalRequest:
     resume_with: str | None = None
     kill_between_writes: bool = False
     """Try a resume for each moment of the save at which the first life may be killed."""
+    saves: int = 1
+    """How many saves the first life makes before it is killed."""
+    disk: str | None = None
+    """The free disk space for checkpoints, as typed."""
     stage_commands: StageCommands = field(default_factory=StageCommands)
     """The commands of the stages after the two lives."""
     yes: bool = False

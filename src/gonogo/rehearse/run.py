@@ -54,6 +54,7 @@ from gonogo.rehearse.lives import (
     default_stage_command,
     has_saved_checkpoint,
     is_completed,
+    parse_disk_size,
     resume_command,
     weight_file_sizes,
     written_file_sizes,
@@ -133,6 +134,8 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         else:
             record = _run_rehearsal(request, stated, overlay, scratch, started, progress, LifePass())
     record.shm_bytes = request.shm_bytes
+    record.saves_wanted = request.saves
+    (record.first_life or record).disk_bytes = parse_disk_size(request.disk)
     for rank_record in (*record.ranks, *(record.first_life.ranks if record.first_life is not None else ())):
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
@@ -460,6 +463,7 @@ class _RankRuns:
             to_the_end=self.life.part not in ("first", "second"),
             required_python=python_specifier(Path(launch.cwd), request.environment),
             life=self.life.part,
+            saves=self.request.saves,
             written_folders=self.life.written_folders,
             prepared=str(find_prepared_folder(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",

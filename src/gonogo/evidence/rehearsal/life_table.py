@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from gonogo.evidence.rehearsal.base_table import base_weight_rows
+from gonogo.evidence.rehearsal.disk_use import disk_need, saves_on_disk
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankRunState, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
@@ -67,6 +68,9 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         costs=_life_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),
+        saves=saves_on_disk(first),
+        disk_need=disk_need(first),
+        disk_bytes=first.disk_bytes,
     )
 
 
@@ -78,12 +82,11 @@ def _life_costs(
     def max_peak_bytes(peak_bytes: Sequence[dict[str, int]], *, host: bool) -> int:
         return max((peak for one in peak_bytes for device, peak in one.items() if (device == "cpu") is host), default=0)
 
-    omitted = [rank.life.omitted_bytes for rank in first_life.ranks if rank.life is not None]
-    omitted += [*omitted[-1:] * (first_life.world_size - len(omitted))]  # ranks not run: same as the last
+    saves = saves_on_disk(first_life)
     return LifeCosts(
         max_peak_bytes(save, host=False), max_peak_bytes(save, host=True),
         max_peak_bytes(resume, host=False), max_peak_bytes(resume, host=True),
-        sum(first_life.checkpoint_bytes.values()) + sum(omitted), len(first_life.checkpoint_bytes),
+        saves[-1].nbytes if saves else 0, saves[-1].files if saves else 0,
     )  # fmt: skip
 
 

@@ -125,6 +125,35 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Whether the file or folder was removed."""
     rank: int = 0
     """Whose it is, where those of several ranks are put in order."""
+    save: int = 0
+    """How many saves this rank had completed by then."""
+
+
+def is_at_or_below(path: str, folder: str) -> bool:
+    """Whether a path is the folder, or in it."""
+    return path == folder or path.startswith(f"{folder}/")
+
+
+class RankSave(msgspec.Struct, frozen=True):
+    """What one save of a rank left on disk."""
+
+    step: int
+    """Optimizer steps before it."""
+    files: dict[str, int]
+    """The sizes of the files that this rank wrote since the save before, as they are called when training goes on."""
+    omitted_bytes: int = 0
+    """Bytes that a real run writes beyond these files."""
+
+
+class SavePlan(msgspec.Struct, frozen=True):
+    """How many checkpoints a run will make and keep, by its own settings."""
+
+    saves: int | None = None
+    """How many it makes in all; None if unknown."""
+    is_exact: bool = False
+    """Whether that follows from the settings alone, not from the rehearsed data."""
+    kept: int | None = None
+    """How many it keeps (``save_total_limit``); None if it removes none."""
 
 
 class RankRunState(msgspec.Struct):
@@ -136,6 +165,9 @@ class RankRunState(msgspec.Struct):
     """Files with state that it wrote or read."""
     written: list[str] = []
     """All files that it opened for writing, from its first step on."""
+    saves: list[RankSave] = []
+    """First life: each of its saves after which training went on."""
+    save_plan: SavePlan | None = None
     file_events: list[FileEvent] = []
     """The same in order, with renames."""
     at_save: StateMoment | None = None

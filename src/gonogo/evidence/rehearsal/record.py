@@ -437,6 +437,10 @@ class RehearsalRecord(msgspec.Struct):
     """Which life this is, if the whole life was requested; ``first`` if there was no second one."""
     first_life: RehearsalRecord | None = None
     """For a second life: the record of the first."""
+    disk_bytes: int | None = None
+    """The free disk space for checkpoints, if it is stated."""
+    saves_wanted: int = 1
+    """How many saves the first life was asked to make."""
     checkpoint_bytes: dict[str, int] = {}
     """For a first life: the size of each file that its ranks wrote from their first step on."""
     life_stages: tuple[str, ...] = ()

@@ -96,8 +96,37 @@ class LifeCosts(msgspec.Struct, frozen=True):
     """Peak GPU allocation from the start of the second life to its first forward."""
     resume_host_bytes: int = 0
     disk_bytes: int = 0
-    """Disk space of one save, over all ranks; a run that keeps several checkpoints needs this for each."""
+    """Disk space of the last save, over all ranks; a run that keeps several checkpoints needs this for each."""
     disk_files: int = 0
+
+
+class SaveOnDisk(msgspec.Struct, frozen=True):
+    """A save of a run, and the disk after it, over all ranks."""
+
+    step: int
+    files: int
+    nbytes: int
+    removed: int
+    """Earlier saves that it removed or replaced."""
+    kept: int
+    """Saves on disk after it."""
+    kept_bytes: int
+    peak_bytes: int
+    """The most that was on disk at a time during this save."""
+
+
+class DiskNeed(msgspec.Struct, frozen=True):
+    """What a run's checkpoints take on disk at the worst time."""
+
+    each_bytes: int
+    """Of one checkpoint."""
+    copies: int
+    """How many there are at a time."""
+    nbytes: int
+    is_known: bool
+    """Whether it is known how many checkpoints the run makes, or keeps; else ``nbytes`` is for the rehearsed ones."""
+    is_exact: bool
+    """Whether it was seen, or follows from the settings alone."""
 
 
 BaseStatus = Literal["same", "rounded", "other", "applied-before", "drawn"]
@@ -141,6 +170,11 @@ class LifeReport(msgspec.Struct, frozen=True):
     bytes_written: int
     """Bytes that a real run would have written in its first life, on the rank that writes the most."""
     costs: LifeCosts = LifeCosts()
+    saves: tuple[SaveOnDisk, ...] = ()
+    """The saves of the first life, in order."""
+    disk_need: DiskNeed | None = None
+    disk_bytes: int | None = None
+    """The free disk space, if it is stated."""
     interruptions: tuple[Interruption, ...] = ()
     """With ``--kill-between-writes``: each point in the save at which it was killed."""
     moments_not_tried: int = 0

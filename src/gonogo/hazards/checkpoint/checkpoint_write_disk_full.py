@@ -2,8 +2,20 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
+from gonogo.evidence.rehearsal.disk_use import disk_need
+from gonogo.finding.words import size
 from gonogo.hazards.facts.trained_size import billions_of_trained_parameters
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Severity,
+    translated,
+)
 
 _WRITE_ERROR_PATTERN = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
@@ -59,6 +71,27 @@ class CheckpointWriteDiskFull(Hazard):
             cure=(translated("Write to a larger volume (--output_dir)"), self.texts["cure"]),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
             confirm=translated("df -h shows that output_dir is on this disk"),
+        )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Checkpoints that need more than the disk that is stated."""
+        first = record.first_life or record
+        need = disk_need(first) if first.disk_bytes is not None else None
+        if need is None or first.disk_bytes is None or need.nbytes <= first.disk_bytes:
+            return
+        certain = (need.is_exact or need.each_bytes > first.disk_bytes) and first.nodes == 1
+        yield self.finding(
+            self.texts["cause_in_rehearsal"].format(
+                each=size(need.each_bytes),
+                copies=need.copies,
+                needed=size(need.nbytes),
+                free=size(first.disk_bytes),
+                fits=first.disk_bytes // need.each_bytes,
+            ),
+            ranks=tuple(rank.rank for rank in record.ranks),
+            certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
+            cure=self.page.cures,
+            confirm=() if certain else self.texts["confirm"],
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -28,6 +28,10 @@ _COST_COLUMNS = {
     "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at 1 GB/s"),
     "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
 }
+_DISK_COLUMNS = {
+    "en": ("save", "at step", "files", "on disk, all ranks", "removed", "kept", "then on disk", "at most"),
+    "zh": ("保存", "步数", "文件数", "磁盘（所有 rank）", "删除", "保留", "之后占用", "最多占用"),
+}
 _INTERRUPTED_COLUMNS = {
     "en": ("killed after writing", "the resume", "at step", "why"),
     "zh": ("写完以下文件后被终止", "恢复", "从第几步", "原因"),
@@ -66,6 +70,8 @@ _TABLE_TEXTS = {
         "costs": "Memory and disk of a save and a resume",
         "save": "save",
         "resume": "resume",
+        "disk": "Checkpoints on disk",
+        "need": "in all",
         "interruptions": "Killed during the save",
         "later": "Killed during the next save, beside the first checkpoint",
         "half of": "half of {file}",
@@ -114,6 +120,8 @@ _TABLE_TEXTS = {
         "costs": "保存与恢复所需的显存、内存与磁盘",
         "save": "保存",
         "resume": "恢复",
+        "disk": "磁盘上的检查点",
+        "need": "总计",
         "interruptions": "在保存途中被终止",
         "later": "在下一次保存途中被终止（第一个检查点仍在）",
         "half of": "{file} 的一半",
@@ -139,6 +147,8 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     told = "zh" if language == "zh" else "en"
     tables = [_states_table(life, told), *base_table(life.bases, told), _counters_table(life, told)]
     tables.append(_costs_table(life, told))
+    if len(life.saves) > 1 or life.disk_bytes is not None:
+        tables.append(_disk_table(life, told))
     for key, tried in (("interruptions", life.interruptions), ("later", life.later_interruptions)):
         if tried:
             tables.append(_interruptions_table(key, tried, told))
@@ -204,6 +214,18 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
         (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
     )  # fmt: skip
     return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
+
+
+def _disk_table(life_report: LifeReport, language: str) -> Table:
+    words, need = _TABLE_TEXTS[language], life_report.disk_need
+    rows = [
+        (f"{number}", f"{one.step:,}", f"{one.files:,}", size(one.nbytes), f"{one.removed:,}", f"{one.kept:,}",
+         size(one.kept_bytes), size(one.peak_bytes))
+        for number, one in enumerate(life_report.saves, 1)
+    ]  # fmt: skip
+    if need is not None and need.is_known:
+        rows.append((words["need"], "", "", "", "", f"{need.copies:,}", "", size(need.nbytes)))
+    return Table(words["disk"], _DISK_COLUMNS[language], tuple(rows), frozenset(range(1, 8)))
 
 
 def _interruptions_table(title: str, tried: Sequence[Interruption], language: str) -> Table:

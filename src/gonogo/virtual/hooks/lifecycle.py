@@ -11,6 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from gonogo.evidence.rehearsal.lives import SavePlan
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlacement
 from gonogo.finding import translated
@@ -175,6 +176,10 @@ class Lifecycle:
         self.goes_on_after_save = False
         """Whether training is to go on after its save, which the rehearsal waits for."""
         self.goes_on_with_data = False
+        self.saves_wanted = 1
+        """How many saves the program is to make before it ends."""
+        self.save_plan: SavePlan | None = None
+        """What the Trainer's settings say of its checkpoints."""
         """Whether data goes on meanwhile, where the program itself counts its steps."""
         self.counts_evaluation = False
         """Whether the program itself counts the batches of an evaluation, so that its data must not end before."""
@@ -271,7 +276,7 @@ class Lifecycle:
             if self._all_read is not False and not self.should_read_on:
                 self._advance_loops()
         if (
-            self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS
+            self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS * self.saves_wanted
             and not self._can_continue_cheaply()
             and not self._advance_loop_at_end()
         ):

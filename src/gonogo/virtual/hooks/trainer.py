@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.evidence.rehearsal.lives import SavePlan
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.micro_batches import MicroBatches
 from gonogo.virtual.patching.after_import import after_import
@@ -29,25 +31,28 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
 
         one_more = False
         """Whether another batch follows: accelerate prefetches one."""
-        has_saved = False
-        """Whether it was told to evaluate and save after the last rehearsed step."""
+        saves = 0
+        """How often it was told to evaluate and save after the last rehearsed step."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.has_saved = False
+            self.saves = 0
             if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                 lifecycle.expect_phases("evaluate")
             if _is_strategy_enabled(args, "save_strategy"):
                 lifecycle.expect_phases("save")
                 lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
+                lifecycle.save_plan = _save_plan(args, state)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             reads_on = lifecycle.has_made_steps and lifecycle.should_read_on
             if lifecycle.has_made_steps and not reads_on and not self.one_more:
-                control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target
+                last = lifecycle.target + lifecycle.saves_wanted - 1
+                control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > last
             if (
-                lifecycle.has_made_steps and not self.has_saved
+                lifecycle.has_made_steps and self.saves < lifecycle.saves_wanted
             ):  # the data may end with the loop, and no callback follows
-                control.should_log = self.has_saved = True
+                control.should_log = True
+                self.saves += 1
                 if _is_strategy_enabled(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
                 if _is_strategy_enabled(args, "save_strategy"):
@@ -71,6 +76,19 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
         _wrap_in_phase(patches, module.Trainer, name, lifecycle, "evaluate")
     for name in ("save_model", "_save_checkpoint"):
         _wrap_in_phase(patches, module.Trainer, name, lifecycle, "save")
+
+
+def _save_plan(args: Any, state: Any) -> SavePlan:
+    """How many checkpoints the settings make and keep."""
+    strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
+    steps, every = int(state.max_steps or 0), float(args.save_steps or 0)
+    saves = None
+    if strategy == "steps" and steps > 0 and every > 0:
+        saves = math.ceil(steps / (every if every >= 1 else max(1, round(steps * every))))
+    elif strategy == "epoch" and args.max_steps <= 0:
+        saves = math.ceil(args.num_train_epochs)
+    is_exact = args.max_steps > 0 or strategy == "epoch"
+    return SavePlan(saves, is_exact, args.save_total_limit or None)
 
 
 def _is_strategy_enabled(args: Any, *names: str) -> bool:

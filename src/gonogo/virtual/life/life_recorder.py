@@ -20,12 +20,14 @@ from gonogo.evidence.rehearsal.lives import (
     FileEvent,
     LifePart,
     RankRunState,
+    RankSave,
     SavedTensor,
     SavedWeight,
     StateKind,
     StateMoment,
     StateOrigin,
     TensorSample,
+    is_at_or_below,
 )
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
@@ -57,12 +59,17 @@ def recording_components(recorder: LifeRecorder) -> ComponentFactories:
 class LifeRecorder:
     """Records the state that a run saves or resumes from, its batches and its random states."""
 
-    def __init__(self, part: LifePart) -> None:
+    def __init__(self, part: LifePart, saves: int = 1) -> None:
         self.record = RankRunState(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self.collectives_done: Callable[[], int] = int
         """How many collectives of all ranks this one has completed."""
         self._saved_since_step = False
+        self._saves = saves
+        self._written_since_save: dict[str, None] = {}
+        """Files, as they are called now."""
+        self._opened: dict[str, None] = {}
+        """Files that were opened in this save: only the first time counts."""
         self._drawn: dict[Any, bool] = {}
         self._initial: dict[Any, tuple[StateOrigin, ...]] = {}
         self._averages = Averages(labels=part == "first")
@@ -85,6 +92,7 @@ class LifeRecorder:
         Origins.wants_sample, Origins.on_sampled = self._has_no_sample, self._record_sample
         if self._is_first:
             lifecycle.goes_on_after_save = True
+            lifecycle.saves_wanted = self._saves
         on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
 
         def enter_root(root: nn.Module) -> None:
@@ -120,8 +128,9 @@ class LifeRecorder:
     def on_forward(self) -> None:
         """Record the state at the first forward: its labels in the first run, what was resumed in the second."""
         if self._is_first:
-            if self._saved_since_step and not self.record.save_peaks:
-                self.record.save_peaks = self._window_peak_bytes()
+            if self._saved_since_step:
+                for device, peak in self._window_peak_bytes().items():
+                    self.record.save_peaks[device] = max(peak, self.record.save_peaks.get(device, 0))
             if not self._drawn:
                 for held in self._inventory.state_tensors(self._life.trained_root):
                     if held.kind != "optimizer":
@@ -139,8 +148,18 @@ class LifeRecorder:
         """End the first run once training continues after a save: by then it has read the next batch."""
         self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
-            self.record.killed = True
-            raise RehearsalComplete
+            self._end_save()
+            if len(self.record.saves) >= self._saves:
+                self.record.killed = True
+                raise RehearsalComplete
+            self.record.saved, self.record.omitted_bytes = [], 0
+
+    def _end_save(self) -> None:
+        """Note what the save has left on disk, now that training goes on after it."""
+        sizes = {name: os.path.getsize(name) for name in self._written_since_save if os.path.isfile(name)}
+        self.record.saves.append(RankSave(self._life.step, sizes, self.record.omitted_bytes))
+        self._written_since_save, self._opened = {}, {}
+        self._saved_since_step = False
 
     def on_step(self) -> None:
         """Label the state again, since the optimizer has replaced its values."""
@@ -155,6 +174,9 @@ class LifeRecorder:
     def finish(self, outcome: Outcome) -> RankRunState:
         """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
+        if self._is_first and self._saved_since_step:
+            self._end_save()
+        self.record.save_plan = self._life.save_plan
         self._averages.end_detection()
         if resumed and self.record.at_start is None and outcome == "completed":
             self.record.at_start = self._describe_state(self._life.trained_root, continues_training=False)
@@ -220,17 +242,26 @@ class LifeRecorder:
             path = args[0]
             if args[2] & (os.O_WRONLY | os.O_RDWR) and isinstance(path, str | bytes):
                 name = os.path.abspath(os.fsdecode(path))
-                if name not in self.record.written and not name.startswith("/dev/"):
+                if name.startswith("/dev/"):
+                    return
+                if name not in self.record.written:
                     self.record.written.append(name)
-                    self.record.file_events.append(FileEvent(time.time(), name, "", self.collectives_done()))
+                if name not in self._opened:
+                    self._opened[name] = self._written_since_save[name] = None
+                    self._add_file_event(name)
         elif event == "os.rename":
             source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
-            self.record.file_events.append(FileEvent(time.time(), target, source, self.collectives_done()))
+            self._add_file_event(target, source)
+            for name in [one for one in self._written_since_save if is_at_or_below(one, source)]:
+                del self._written_since_save[name]
+                self._written_since_save[target + name[len(source) :]] = None
         elif event == "shutil.rmtree" or (event == "os.remove" and args[1] == -1):  # else within a tree
-            name = os.path.abspath(os.fsdecode(args[0]))
-            self.record.file_events.append(
-                FileEvent(time.time(), name, collectives=self.collectives_done(), is_removed=True)
-            )
+            self._add_file_event(os.path.abspath(os.fsdecode(args[0])), is_removed=True)
+
+    def _add_file_event(self, name: str, source: str = "", *, is_removed: bool = False) -> None:
+        self.record.file_events.append(
+            FileEvent(time.time(), name, source, self.collectives_done(), is_removed, save=len(self.record.saves))
+        )
 
     def _record_omitted_bytes(self, nbytes: int) -> None:
         if self._is_first and self._life.step:

@@ -90,6 +90,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Which versions of Python the project allows, as a specifier; empty where it says nothing."""
     life: LifePart = ""
     """Which of a run's two lives this is, if its save and resume are rehearsed."""
+    saves: int = 1
+    """How many saves the first life makes before it is killed."""
     written_folders: tuple[str, ...] = ()
     """Folders to which the run itself has written before: weights that are missing there have not been saved."""
     exchange: ExchangeAddress | None = None
