@@ -35,6 +35,8 @@ _FURTHER = re.compile(
 )
 """What makes a parser accept more, or less, than its declarations say."""
 _DEEPSPEED_OPTIONS = (*("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"),)
+_PARSERS = ("argparse.ArgumentParser", "deepspeed.add_config_arguments")
+"""Calls that return a parser: DeepSpeed's returns the one that it is given."""
 _LONGEST_CHAIN = 5
 _REST_OF_LINE = ast.parse("sys.argv[1:]", mode="eval").body
 
@@ -154,7 +156,7 @@ def _is_made_in_project(call: Call, own: set[str]) -> bool:
         return isinstance(call.receiver, ast.Name | ast.Attribute | ast.Call) and not call.name.startswith(
             "argparse.Na"
         )
-    return kind == "argparse.ArgumentParser" or kind.rpartition(".")[2] in own
+    return kind in _PARSERS or kind.rpartition(".")[2] in own
 
 
 def _are_parsers_visible(script: Script, own: set[str], library_options: set[str]) -> bool:
@@ -165,13 +167,14 @@ def _are_parsers_visible(script: Script, own: set[str], library_options: set[str
         on_parser = isinstance(func, ast.Attribute) and _may_be_parser(script, func.value, own)
         if on_parser and name not in _HARMLESS_METHODS and name not in own:
             return False
+        if name == "add_config_arguments":
+            library_options.update(_DEEPSPEED_OPTIONS)
+            continue
         if not any(
             _may_be_parser(script, one, own) for one in (*node.args, *(keyword.value for keyword in node.keywords))
         ):
             continue
-        if name == "add_config_arguments":
-            library_options.update(_DEEPSPEED_OPTIONS)
-        elif name not in own and name not in _HARMLESS_CALLEES:
+        if name not in own and name not in _HARMLESS_CALLEES:
             return False
     return not any(keyword.arg == "parents" for keyword in _keywords_of_parsers(script))
 
@@ -189,7 +192,7 @@ def _may_be_parser(script: Script, node: ast.expr, own: set[str]) -> bool:
         return False
     kind = script.kind_of(node)
     if kind is not None and not kind.startswith("?") and kind.rpartition(".")[2] not in own:
-        return kind == "argparse.ArgumentParser"
+        return kind in _PARSERS
     last = node.id if isinstance(node, ast.Name) else node.attr
     return last.lower().endswith("parser")
 

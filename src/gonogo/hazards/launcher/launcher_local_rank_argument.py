@@ -1,4 +1,8 @@
+from functools import partial
+
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.facts.launcher_arguments import local_rank_spellings
+from gonogo.hazards.facts.program_parser import program_parser
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _HYPHENATED_LOCAL_RANK_PATTERN = Pattern(r"local-rank")
@@ -11,30 +15,24 @@ class LauncherLocalRankArgument(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The argument that the launcher passes, if the program's parser doesn't have it."""
         options = launch.launcher_options
-        if not run.scripts or launch.program_kind != "script":
+        spellings = local_rank_spellings(launch, run)
+        if not run.scripts or not spellings or launch.program_kind not in ("script", "module"):
             return
-        if launch.launcher == "deepspeed" and "no_local_rank" not in options:
-            passed = "--local_rank"
-        elif launch.launcher == "torch.distributed.launch" and "use_env" not in options:
-            old = run.environment.within("torch", "<2.0")
-            passed = "--local_rank" if old else "--local-rank"
-            if (
-                old is None
-                and run.environment.within("torch", ">=2.0") is None
-                and _accepts_argument(run, "--local_rank")
-            ):
-                return  # the spelling depends on an unknown release
-        else:
+        visible = program_parser(run)
+        accepts = visible.may_accept if visible is not None else partial(_accepts_argument, run)
+        if any(accepts(spelling) for spelling in spellings):  # of two, the torch that is not known decides
             return
+        passed = spellings[0]
         entry = run.scripts[0]
-        parses = [call for script in run.scripts for call in script.calls("*.parse_args")]
         parsers = [call for script in run.scripts for call in script.calls("argparse.ArgumentParser")]
-        if not parsers or not parses or _accepts_argument(run, passed):
-            return
-        if any(next(script.calls(*_OTHER_PARSERS), None) is not None for script in run.scripts):
-            return
-        if any(b"parse_known_args" in script.source.data for script in run.scripts):
-            return
+        if visible is None:
+            parses = [call for script in run.scripts for call in script.calls("*.parse_args")]
+            if not parsers or not parses:
+                return
+            if any(next(script.calls(*_OTHER_PARSERS), None) is not None for script in run.scripts):
+                return
+            if any(b"parse_known_args" in script.source.data for script in run.scripts):
+                return
         known = "--local_rank" if passed == "--local-rank" else "--local-rank"
         yield self.finding(
             translated("{launcher} adds {passed}=N to the arguments of {path}, whose parser {knows}.").format(
@@ -45,7 +43,7 @@ class LauncherLocalRankArgument(Hazard):
                 if _accepts_argument(run, known)
                 else translated("has no such argument"),
             ),
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.LIKELY if visible is None else Certainty.CERTAIN,
             cure=(
                 self.texts["no_local_rank_cure"] if launch.launcher == "deepspeed" else self.texts["torchrun"],
                 self.texts["accept_both_spellings"],

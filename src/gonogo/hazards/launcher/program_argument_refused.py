@@ -1,6 +1,7 @@
 import ast
 
 from gonogo.evidence.launch.command_line import Option
+from gonogo.hazards.facts.launcher_arguments import local_rank_spellings
 from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.facts.parsed_fields import required_dataclass_fields
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
@@ -32,15 +33,16 @@ class ProgramArgumentRefused(Hazard):
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
                 yield self.finding(says, certainty=Certainty.CERTAIN, cure=cure, spans=tuple(spans), parameter=word)
-        yield from self._missing_option_findings(launch, parser, meant)
+        yield from self._missing_option_findings(launch, run, parser, meant)
 
-    def _missing_option_findings(self, launch: Launch, parser: ProgramParser, meant: set[str]) -> Findings:
+    def _missing_option_findings(self, launch: Launch, run: Run, parser: ProgramParser, meant: set[str]) -> Findings:
         """Required options that the command lacks, except those in ``meant``: a misspelt option stands for them."""
         if not parser.single or not launch.options.complete:
             return
         if any(word.value is None for word in launch.options.words):
             return  # an unknown word may be it
         given = [word for word in map(_option_as_written, launch.options) if word is not None]
+        given += local_rank_spellings(launch, run)
         missing: list[DeclaredOption] = []
         positional = [one for one in parser.declared if not one.names and one.takes == "one" and one.is_unconditional]
         if len(positional) > sum(not (word.value or "").startswith("-") for word in launch.options.words):
