@@ -301,11 +301,13 @@ def main() -> int:
             name = title(row)
             if asked.names and not any(part in name or part == row["file"] for part in asked.names):
                 continue
+            if "not_rehearsed" in row:
+                continue
             before = known.get(name, {})
             there = before.get("command") == command_of(row) and not asked.again
             if asked.since is not None:
                 there = there and has(before.get("gonogo", ""), asked.since)
-            if "not_rehearsed" in row or there:
+            if there:
                 continue
             if row.get("means") == "printed":
                 of_these = (row["project"], row["commit"], row["gpus"], command_of(row))

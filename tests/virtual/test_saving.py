@@ -71,7 +71,8 @@ def test_torch_save_and_load(folder: Path) -> None:
         bias = torch.nn.Parameter(torch.empty(1 << 20), requires_grad=True)
         bias.tag = "kept"
         state = {"large": large, "view": large[: 1 << 20].view(1024, 1024).t(), "small": small, "bias": bias, "step": 3,
-                 "numbers": torch.tensor([1.5, 2.5], device="cuda:0"), "names": ["a", ("b", 1)]}
+                 "numbers": torch.tensor([1.5, 2.5], device="cuda:0"), "names": ["a", ("b", 1)],
+                 "float8": torch.empty(1 << 20, device="cuda:0", dtype=torch.float8_e4m3fn)}
         torch.save(state, "state.pt")
         answer(size=os.path.getsize("state.pt"))
         def read(**kwargs):
@@ -117,7 +118,7 @@ def test_torch_save_and_load(folder: Path) -> None:
     shapes = {
         "large": [[1 << 28], "torch.bfloat16", "cuda:0"], "view": [[1024, 1024], "torch.bfloat16", "cuda:0"],
         "small": [[4], "torch.int64", "cpu"], "bias": [[1 << 20], "torch.float32", "cpu"],
-        "numbers": [[2], "torch.float32", "cuda:0"],
+        "numbers": [[2], "torch.float32", "cuda:0"], "float8": [[1 << 20], "torch.float8_e4m3fn", "cuda:0"],
     }  # fmt: skip
     back = found["back"]
     assert back["of"] == shapes

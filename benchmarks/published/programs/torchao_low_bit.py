@@ -3,7 +3,8 @@
     python torchao_low_bit.py benchmark_low_bit_adam.py --model … --optim …     # in a checkout's benchmarks
 
 Replaced: the pretrained weights, by random ones; the images of resisc45 (256 x 256, 18,900 to train), by black ones;
-wandb, which the program disables.
+wandb, which the program disables. In a checkout of 2024 also its low-bit optimizers, by those of the torchao that is
+installed, and lpmm's, which no row asks for.
 """
 
 import runpy
@@ -15,7 +16,15 @@ import datasets
 import timm
 from PIL import Image
 
-sys.path.insert(0, str(Path.cwd().parent))
+CHECKOUT = Path.cwd().parent
+if (CHECKOUT / "torchao" / "optim").is_dir():
+    sys.path.insert(0, str(CHECKOUT))
+else:
+    import torchao.optim
+    import torchao.prototype
+
+    torchao.prototype.low_bit_optim = torchao.optim
+    sys.modules["lpmm"] = SimpleNamespace(optim=SimpleNamespace(AdamW=None))
 IMAGES = {"train": 18900, "validation": 6300, "test": 6300}
 
 

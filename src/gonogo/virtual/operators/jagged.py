@@ -1,9 +1,4 @@
-"""Jagged nested tensors with virtual values: the device reported to C++ and to the program.
-
-``NestedTensor`` wraps its values and offsets, and passes their device to C++. For virtual tensors that would be an
-accelerator that this build of torch may not know, upon which autograd aborts the process. So C++ is given the same
-device as for the values.
-"""
+"""Jagged nested tensors with virtual values: the device that they report, and how they are pinned."""
 
 from __future__ import annotations
 
@@ -15,10 +10,6 @@ import torch
 
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.tensor import VirtualTensor, meta_device
-
-_DEVICE_ARGUMENT_INDEX = 6
-"""Position of the device in ``NestedTensor``'s call of ``_make_wrapper_subclass``, after the class."""
 
 
 def install() -> Callable[[], None]:
@@ -32,16 +23,6 @@ def install() -> Callable[[], None]:
 
 def _patch_nested_tensor(patches: Patches, module: Any) -> None:
     nested = module.NestedTensor
-    make = torch.Tensor._make_wrapper_subclass
-
-    def make_wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(cls, type) and issubclass(cls, nested) and len(args) > _DEVICE_ARGUMENT_INDEX:
-            device = args[_DEVICE_ARGUMENT_INDEX]
-            if device.type == VirtualTensor.accelerator_type:
-                args = (*args[:_DEVICE_ARGUMENT_INDEX], meta_device(device), *args[_DEVICE_ARGUMENT_INDEX + 1 :])
-        return make(cls, *args, **kwargs)
-
-    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(make_wrapper))
     for name in ("device", "is_cuda", "is_cpu", "is_meta"):
         patches.set(nested, name, _values_property(name, getattr(torch.Tensor, name)))
     patches.set(nested, "get_device", lambda tensor: tensor._values.get_device())

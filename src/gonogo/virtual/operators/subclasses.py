@@ -16,7 +16,7 @@ from torch import nn
 
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.operators import jagged
+from gonogo.virtual.operators import jagged, wrapper_subclasses
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
@@ -58,6 +58,7 @@ def install(memory: MemoryRecord) -> Callable[[], None]:
     patches.set(torch.Tensor, "_make_subclass", staticmethod(make_subclass))
     patches.set(torch.Tensor, "as_subclass", as_subclass_of)
     patches.on_undo(jagged.install())
+    patches.on_undo(wrapper_subclasses.install())
     return patches.undo
 
 

@@ -215,7 +215,8 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         return from_file(filename, *args, **kwargs)
 
     patches.set(torch.UntypedStorage, "from_file", staticmethod(mapped_file))
-    rebuild_tensor_v3.__name__, rebuild_tensor_v3.__module__ = "_rebuild_tensor_v3", "torch._utils"
+    rebuild_tensor_v3.__name__ = rebuild_tensor_v3.__qualname__ = "_rebuild_tensor_v3"
+    rebuild_tensor_v3.__module__ = "torch._utils"
     patches.set(utils, "_rebuild_tensor", rebuild_tensor)
     patches.set(utils, "_rebuild_tensor_v3", rebuild_tensor_v3)
     private_serialization.forget_safe_globals()
