@@ -24,7 +24,7 @@ else:
     import torchao.prototype
 
     torchao.prototype.low_bit_optim = torchao.optim
-    sys.modules["lpmm"] = SimpleNamespace(optim=SimpleNamespace(AdamW=None))
+    sys.modules["lpmm"] = SimpleNamespace(optim=SimpleNamespace(AdamW=object))
 IMAGES = {"train": 18900, "validation": 6300, "test": 6300}
 
 
