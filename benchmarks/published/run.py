@@ -1,6 +1,6 @@
 """Memory that others have measured on real GPUs and published, held against a rehearsal of the same recipe.
 
-    python benchmarks/published/run.py [--mirrors DIR] [--again | --since COMMIT] [NAME …]
+    python benchmarks/published/run.py [--mirrors DIR] [--again | --since COMMIT] [--timeout SECONDS] [NAME …]
     python benchmarks/published/run.py --write    # docs/accuracy.md and its picture, of the results that are kept
 
 A row in ``rows/`` is a recipe: the project and commit, the command, the versions of its day, the GPUs; and its
@@ -54,6 +54,7 @@ RESULTS = HERE / "results.jsonl"
 WORK = HERE / "work.jsonl"
 PROGRAMS = HERE / "programs"
 _TIMEOUT = 1800
+"""Seconds of one rehearsal, or ``--timeout``: a slow machine is no verdict."""
 _OF_A_STEP = ("forward", "backward", "step")
 _GIB = 1 << 30
 _FIGURE = re.compile(r"^figure of (?P<case>.+): (?P<gib>[0-9.e-]+) GiB$", re.MULTILINE)
@@ -190,9 +191,9 @@ def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
     return found
 
 
-def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
+def rehearsed(row: dict[str, Any], folder: Path, cache: Path, timeout: int) -> dict[str, Any]:
     """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
-    both = ["--gpus", row["gpus"], "--format", "json", "--timeout", str(_TIMEOUT)]  # a slow machine is no verdict
+    both = ["--gpus", row["gpus"], "--format", "json", "--timeout", str(timeout)]
     for package in row.get("with", []):
         both += ["--with", package]
     if "as_of" in row:
@@ -203,7 +204,7 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
         subprocess.run(
             [sys.executable, "-m", "gonogo", "prepare", *both, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
             cwd=folder / row.get("folder", "."), env=environment_of(row, cache), stdout=subprocess.DEVNULL,
-            timeout=2 * _TIMEOUT, check=False,
+            timeout=2 * timeout, check=False,
         )  # fmt: skip
     words = [*both, "--ranks", row.get("ranks", "0")]
     start = time.monotonic()
@@ -212,7 +213,7 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
         cwd=folder / row.get("folder", "."), env=environment_of(row, cache), capture_output=True, text=True,
-        timeout=2 * _TIMEOUT, check=False,
+        timeout=2 * timeout, check=False,
     )  # fmt: skip
     seconds = round(time.monotonic() - start)
     try:
@@ -257,7 +258,7 @@ def of_case(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     return own if gib is None else {**own, "printed": round(gib, 6)}
 
 
-def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any]:
+def run(row: dict[str, Any], mirrors: Path | None, cache: Path, timeout: int) -> dict[str, Any]:
     """A row's result: the project checked out at its commit (once a project), the command rehearsed in it."""
     folder = place_of(row["project"], row["commit"], cache)
     if not folder.is_dir():
@@ -274,7 +275,7 @@ def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any
                 check=True,
             )
     refused = beside(row, mirrors, cache)
-    return {"verdict": "skipped", "told": refused} if refused is not None else rehearsed(row, folder, cache)
+    return {"verdict": "skipped", "told": refused} if refused is not None else rehearsed(row, folder, cache, timeout)
 
 
 def main() -> int:
@@ -283,6 +284,7 @@ def main() -> int:
     parser.add_argument("--mirrors", type=Path)
     parser.add_argument("--again", action="store_true", help="also rows that have a result")
     parser.add_argument("--since", metavar="COMMIT", help="also rows whose result is of a gonogo without this commit")
+    parser.add_argument("--timeout", type=int, default=_TIMEOUT, help="seconds of one rehearsal")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, help="where checkouts and packages are kept for the next time")
     asked = parser.parse_args()
@@ -312,10 +314,10 @@ def main() -> int:
             if row.get("means") == "printed":
                 of_these = (row["project"], row["commit"], row["gpus"], command_of(row))
                 if of_these not in shared:
-                    shared[of_these] = run(row, asked.mirrors, cache)
+                    shared[of_these] = run(row, asked.mirrors, cache, asked.timeout)
                 found = of_case(row, shared[of_these])
             else:
-                found = run(row, asked.mirrors, cache)
+                found = run(row, asked.mirrors, cache, asked.timeout)
             when = {"day": datetime.date.today().isoformat(), "gonogo": of_code}
             result = {"row": name, "command": command_of(row), **found, **when}
             keep(result)

@@ -155,6 +155,10 @@ SYNTHETIC_COMPLETIONS_ASSUMPTION = (
     "their words are arbitrary"
 )
 """Assumption about what a model or an engine generates."""
+UNCOMPILED_ASSUMPTION = (
+    "torch.compile compiles the code, which then takes no more memory than the uncompiled code that was rehearsed"
+)
+"""Assumption about what ``torch.compile`` compiles."""
 
 
 class TensorPlacement(msgspec.Struct, frozen=True):

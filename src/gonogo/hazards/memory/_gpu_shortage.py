@@ -4,7 +4,8 @@ import math
 
 import msgspec
 
-from gonogo.evidence.rehearsal.completions import is_completion_shortage
+from gonogo.evidence.rehearsal.compiled_code import COMPILED_MEMORY_HINT, is_compiled_shortage
+from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT, is_completion_shortage
 from gonogo.evidence.rehearsal.failures import (
     frame_spans,
     innermost_frame,
@@ -96,9 +97,15 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 
 def shortage_certainty(gpu_shortage: GpuShortage) -> Certainty:
-    """Likely if shorter completions than the generated ones would fit, else certain."""
-    of_length = is_completion_shortage(gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
-    return Certainty.LIKELY if of_length else Certainty.CERTAIN
+    """Likely if shorter completions than the generated ones, or compiled code, might fit, else certain."""
+    return Certainty.LIKELY if shortage_confirmations(gpu_shortage) else Certainty.CERTAIN
+
+
+def shortage_confirmations(gpu_shortage: GpuShortage) -> tuple[Text, ...]:
+    """How to confirm the shortage; empty if it is certain."""
+    facts = (gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
+    of_length = (COMPLETION_LENGTH_HINT,) if is_completion_shortage(*facts) else ()
+    return (*of_length, *((COMPILED_MEMORY_HINT,) if is_compiled_shortage(*facts) else ()))
 
 
 def shortage_title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:

@@ -1,7 +1,6 @@
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
@@ -34,7 +33,7 @@ class GpuOomActivations(Hazard):
                 title=gpu.shortage_title(short, self.title),
                 certainty=gpu.shortage_certainty(short),
                 cure=gpu.ordered_remedies(short, remedies),
-                confirm=COMPLETION_LENGTH_HINT,
+                confirm=gpu.shortage_confirmations(short),
                 spans=gpu.allocation_spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,

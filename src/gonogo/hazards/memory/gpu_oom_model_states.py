@@ -4,7 +4,6 @@ from msgspec.structs import replace
 
 from gonogo.evidence.config.model import ModelConfig
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.training_script import is_certainly_ddp, run_mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
@@ -67,7 +66,7 @@ class GpuOomModelStates(Hazard):
                 title=gpu.shortage_title(short, self.title),
                 certainty=gpu.shortage_certainty(short),
                 cure=gpu.ordered_remedies(short, remedies),
-                confirm=COMPLETION_LENGTH_HINT,
+                confirm=gpu.shortage_confirmations(short),
                 spans=gpu.allocation_spans(short),
                 ranks=short.ranks,
                 module=short.shortage.module,

@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from gonogo.finding import Text, translated
+from gonogo.evidence.rehearsal.record import UNCOMPILED_ASSUMPTION
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import CompilationState
 from gonogo.virtual.operators import compiled_regions, whole_graphs
@@ -33,9 +34,7 @@ _ZERO_INIT_MODULE = "deepspeed.runtime.zero.partition_parameters"
 
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """The warning of a compiled module about the global module hooks of the rehearsal."""
-UNCOMPILED_ASSUMPTION = translated(
-    "torch.compile compiles the code, which then takes no more memory than the uncompiled code that was rehearsed"
-)
+_ASSUMED = Text(UNCOMPILED_ASSUMPTION, "torch.compile 的代码能够编译，且不比未编译时（即排练的方式）占更多显存")
 
 
 class CompiledRegion:
@@ -82,7 +81,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
     wrapped: Callable[..., Any] = torch.compiler.disable
 
     def note_compilation() -> None:
-        assume(UNCOMPILED_ASSUMPTION)
+        assume(_ASSUMED)
         CompilationState.anything = True
 
     @functools.wraps(real)
