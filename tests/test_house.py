@@ -465,9 +465,19 @@ def test_texts_and_patterns_of_a_page_are_those_that_its_code_uses() -> None:
                     if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == table:
                         assert isinstance(node.slice, ast.Constant), path.name
                         used.add(node.slice.value)
+                    elif isinstance(node, ast.Call) and table == "texts":
+                        used |= _default_cause(node, names)
             assert used == names, hazard.name
             declared += len(names)
     assert declared > 100
+
+
+def _default_cause(call: ast.Call, names: set[str]) -> set[str]:
+    """The text that a finding has as its cause if the call passes none."""
+    method = getattr(call.func, "attr", "")
+    if method not in ("finding", "log_finding") or len(call.args) > (method == "log_finding"):
+        return set()
+    return {"cause_in_log" if method == "log_finding" and "cause_in_log" in names else "cause"}
 
 
 def test_a_module_defines_each_name_once() -> None:

@@ -35,19 +35,7 @@ from gonogo.hazards.facts.deepspeed_settings import config_key_span, config_span
 from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
 from gonogo.hazards.hazard import PageDeclarations
 from gonogo.hazards.page import HazardPage
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    Field,
-    Findings,
-    Fix,
-    Hazard,
-    Run,
-    Severity,
-    Span,
-    Text,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Span, Text, translated
 
 Words = Mapping[str, object]
 """Values for the placeholders of the texts."""
@@ -115,11 +103,7 @@ class ConfigPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid
     wrong: Values | UnsetType = UNSET
     stages: tuple[Literal[0, 1, 2, 3, "unknown"], ...] | UnsetType = UNSET
     fills_in_auto: bool | UnsetType = UNSET
-    severity: Severity | UnsetType = UNSET
-    certainty: Certainty | UnsetType = UNSET
     cause: Text | UnsetType = UNSET
-    cures: tuple[Text, ...] | UnsetType = UNSET
-    confirm: Text | tuple[Text, ...] | UnsetType = UNSET
     beside: tuple[str, ...] | UnsetType = UNSET
     change: DeclaredConfigEdit | UnsetType = UNSET
 
@@ -137,12 +121,9 @@ class ConfigHazard(Hazard):
     """The ZeRO stages at which they are wrong."""
     fills_in_auto: bool = False
     """Whether an "auto" counts as the value that it becomes."""
-    severity: Severity = Severity.ERROR
     certainty: Certainty = Certainty.CERTAIN
     cause: Text
     cures: tuple[Text, ...]
-    confirm: Text | tuple[Text, ...] = ()
-    """How to make sure if the finding is not certain."""
     beside: tuple[str, ...] = ()
     """Further settings that the finding points at."""
     change: DeclaredConfigEdit | None = None
@@ -196,7 +177,6 @@ class ConfigHazard(Hazard):
                 certainty=certainty,
                 cure=tuple(step.format(**words) for step in self.cures),
                 spans=((config_key_span if whole else config_span)(config, *keys), *self.related_spans(at)),
-                confirm=() if certainty is Certainty.CERTAIN else self.confirm,
                 fixes=self._build_fixes(at, words),
             )
 

@@ -53,7 +53,10 @@ class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     about: tuple[str, ...] | UnsetType = UNSET
     setting: str | UnsetType = UNSET
     needs: tuple[str, ...] | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    certainty: Certainty | UnsetType = UNSET
     cures: tuple[Text, ...] | UnsetType = UNSET
+    confirm: Text | tuple[Text, ...] | UnsetType = UNSET
     texts: dict[str, Text] | UnsetType = UNSET
     patterns: dict[str, Pattern] | UnsetType = UNSET
 
@@ -123,7 +126,13 @@ class Hazard:
     ``made``, the text of generated rows has no part in it, and the columns of a published data set are the real ones.
     """
 
-    cures: tuple[Text, ...]
+    severity: Severity = Severity.ERROR
+    """The severity of its findings that don't say another; likewise the next three."""
+    certainty: Certainty | None = None
+    """None: certain, unless the kind of hazard derives it from something."""
+    cures: tuple[Text, ...] = ()
+    confirm: Text | tuple[Text, ...] = ()
+    """How to make sure; shown if the finding isn't certain."""
     texts: dict[str, Text]
     """Sentences of its findings, for code beside the page, by name."""
     patterns: dict[str, Pattern]
@@ -138,7 +147,7 @@ class Hazard:
             value = getattr(declared, key)
             if value is not UNSET:
                 setattr(self, key, value)
-            elif key in declared.from_sections and not hasattr(type(self), key):
+            elif key in declared.from_sections and not getattr(type(self), key, ()):
                 setattr(self, key, page.why if key == "cause" else page.cures)
 
     @property
@@ -183,7 +192,9 @@ class Hazard:
         """Findings in a failed run's logs: by default, those of its ``refusal``."""
         shown = self.refusal.find_evidence(log) if self.refusal is not None else None
         if shown is not None:
-            yield self.log_finding(shown[0], self.page.why, cure=self.page.cure, certainty=shown[1])
+            yield self.log_finding(
+                shown[0], self.page.why, cure=self.page.cure, certainty=shown[1], severity=Severity.ERROR, confirm=()
+            )
 
     def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
         """Findings in what the guard of a live training recorded, while it runs or once it has ended."""
@@ -191,37 +202,37 @@ class Hazard:
 
     def finding(
         self,
-        cause: Text,
+        cause: Text | None = None,
         *,
         title: Text | None = None,
-        certainty: Certainty = Certainty.CERTAIN,
-        severity: Severity = Severity.ERROR,
-        cure: Text | tuple[Text, ...] = (),
+        certainty: Certainty | None = None,
+        severity: Severity | None = None,
+        cure: Text | tuple[Text, ...] | None = None,
         spans: Span | tuple[Span | None, ...] | None = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
-        confirm: Text | tuple[Text, ...] = (),
+        confirm: Text | tuple[Text, ...] | None = None,
         fixes: Fix | tuple[Fix, ...] | None = (),
     ) -> Finding:
-        """A finding of this hazard, with its name, its sources and, by default, its title.
+        """A finding of this hazard; what isn't passed is what the page declares: ``cause`` is its text of that name.
 
         A single value may be passed without a tuple, or as None, for example a span that is unknown or a fix that
         can't be made.
         """
         return Finding(
             hazard=self.name,
-            certainty=certainty,
-            severity=severity,
+            certainty=certainty or self.certainty or Certainty.CERTAIN,
+            severity=severity or self.severity,
             title=title or self.title,
-            cause=cause,
-            cure=_as_tuple(cure),
+            cause=self.texts["cause"] if cause is None else cause,
+            cure=_as_tuple(self.cures if cure is None else cure),
             spans=_as_tuple(spans)[:_MAX_SPANS],
             ranks=ranks,
             module=module,
             parameter=parameter,
             sources=self.sources,
-            confirm=_as_tuple(confirm),
+            confirm=_as_tuple(self.confirm if confirm is None else confirm),
             fixes=_as_tuple(fixes),
         )
 
@@ -257,24 +268,24 @@ class Hazard:
     def log_finding(
         self,
         evidence: LoggedError | LineMatch | LogLine,
-        cause: Text,
+        cause: Text | None = None,
         *,
-        cure: Text | tuple[Text, ...],
-        certainty: Certainty = Certainty.CERTAIN,
-        severity: Severity = Severity.ERROR,
+        cure: Text | tuple[Text, ...] | None = None,
+        certainty: Certainty | None = None,
+        severity: Severity | None = None,
         title: Text | None = None,
         extra_evidence: tuple[LoggedError | LineMatch | LogLine, ...] = (),
         ranks: tuple[int, ...] = (),
         module: str | None = None,
         parameter: str | None = None,
-        confirm: Text | tuple[Text, ...] = (),
+        confirm: Text | tuple[Text, ...] | None = None,
     ) -> Finding:
         """A finding in a log; its places are the evidence's lines, the most relevant first.
 
-        Ranks default to the evidence's. ``confirm`` says how to make sure.
+        Ranks default to the evidence's, the cause to the page's text ``cause_in_log`` or ``cause``.
         """
         return self.finding(
-            cause,
+            self.texts.get("cause_in_log") if cause is None else cause,
             title=title,
             certainty=certainty,
             severity=severity,

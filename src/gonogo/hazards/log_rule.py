@@ -111,8 +111,6 @@ class LogPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbid_un
 
     signs: tuple[Sign, ...] | UnsetType = UNSET
     cause: Text | UnsetType = UNSET
-    cures: tuple[Text, ...] | UnsetType = UNSET
-    confirm: Text | tuple[Text, ...] | UnsetType = UNSET
     anywhere: bool | UnsetType = UNSET
 
 
@@ -124,8 +122,6 @@ class LoggedHazard(Hazard):
     signs: tuple[Sign, ...]
     cause: Text
     cures: tuple[Text, ...]
-    confirm: Text | tuple[Text, ...] = ()
-    """How to make sure; shown if the finding isn't certain."""
     anywhere: bool = False
     """Whether logs of programs that don't train count, too."""
 
@@ -150,7 +146,6 @@ class LoggedHazard(Hazard):
             else _fill_placeholders(self.format_cause(match), words),
             cure=tuple(_fill_placeholders(text, words) for text in sign.cures or self.cures),
             certainty=certainty,
-            confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:

@@ -79,10 +79,7 @@ class VersionPageDeclarations(PageDeclarations, frozen=True, kw_only=True, forbi
     pinned: bool | UnsetType = UNSET
     install: tuple[str, str]
     cause: Text
-    cures: tuple[Text, ...] | UnsetType = UNSET
     label: tuple[str, Text] | UnsetType = UNSET
-    severity: Severity | UnsetType = UNSET
-    certainty: Certainty | UnsetType = UNSET
     confirm: tuple[Text, ...] | UnsetType = UNSET
 
 
@@ -102,7 +99,6 @@ class IncompatibleVersions(Hazard):
     """Cures besides that installation."""
     label: tuple[str, Text] | None = None
     """A package and the label of its place in the finding."""
-    severity: Severity = Severity.ERROR
     certainty: Certainty | None = None
     """None: as certain as the versions are."""
     confirm: tuple[Text, ...] = ()
@@ -131,7 +127,6 @@ class IncompatibleVersions(Hazard):
             cure=(pip_install(*self.install), *self.cures),
             spans=(*(package_version_span(environment, name, labels.get(name)) for name in names), *context.spans),
             fixes=version_fixes(environment, *self.install),
-            confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )
 
 
@@ -220,7 +215,6 @@ class MissingPackagePageDeclarations(PageDeclarations, frozen=True, kw_only=True
 
     packages: tuple[str, ...] | UnsetType = UNSET
     cause: Text
-    cures: tuple[Text, ...] | UnsetType = UNSET
 
 
 class PackageNotInstalled(Hazard):
@@ -263,7 +257,7 @@ class PackageNotInstalled(Hazard):
             severity=Severity.ERROR if in_file else Severity.WARNING,
             cure=(translated("pip install {package}").format(**words), *(cure.format(**words) for cure in self.cures)),
             spans=(requested_setting[1].span(), package_version_span(environment, "torch", without.format(**words))),
-            confirm=() if in_file else confirm.format(**words),
+            confirm=confirm.format(**words),
         )
 
 

@@ -11,7 +11,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text, translated
+from gonogo.finding import Certainty, Finding, Severity, Text, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_cut_log
 
@@ -129,5 +129,10 @@ def _possible_finding(
     hazard: Hazard, evidence: LoggedError | LineMatch, cause: Text, confirm: Text = _MISSING_CONTEXT
 ) -> Finding:
     return hazard.log_finding(
-        evidence, cause, cure=_CURE.format(name=hazard.name), certainty=Certainty.POSSIBLE, confirm=confirm
+        evidence,
+        cause,
+        cure=_CURE.format(name=hazard.name),
+        certainty=Certainty.POSSIBLE,
+        severity=Severity.ERROR,
+        confirm=confirm,
     )

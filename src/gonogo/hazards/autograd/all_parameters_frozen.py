@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, is_trainer, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 # Code that makes parameters trainable, or adds trainable ones.
 _TRAINABLE_WORDS = (
@@ -33,8 +33,6 @@ class AllParametersFrozen(Hazard):
                 translated("All of {name} is frozen, and nothing is made trainable before {call} trains it.").format(
                     name=node.id, call=call.method
                 ),
-                certainty=Certainty.LIKELY,
-                cure=translated("Freeze only a part of it, or add what is to be trained (adapters, a head) afterward"),
                 spans=(
                     script.first_line_place(frozen).span(),
                     script.place(call.node.func).span(translated("trained here")),

@@ -31,9 +31,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             yield self.log_finding(
                 error,
                 self.texts["cause"].format(told=told),
-                cure=self.cures,
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,
-                confirm=translated("The model has experts, and trains without gradient checkpointing"),
             )
             return
 

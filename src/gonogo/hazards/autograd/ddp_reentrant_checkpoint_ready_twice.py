@@ -46,7 +46,6 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 else translated("ddp_find_unused_parameters is True")
             ),
             certainty=Certainty.LIKELY if wrap is not None else Certainty.CERTAIN,
-            cure=self.cures,
             spans=(
                 given.span() or (wrap.place.span() if wrap is not None else None),
                 checkpointing.span(translated("checkpointing is turned on here")),
@@ -72,7 +71,6 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             self.texts["cause_in_log"].format(
                 parameter=Text(named.group(1), f" {named.group(1)} ") if named else translated("a parameter", "any")
             ),
-            cure=self.cures,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
             confirm=self.texts["confirm"],

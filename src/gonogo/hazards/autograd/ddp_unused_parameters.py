@@ -48,7 +48,6 @@ class DdpUnusedParameters(Hazard):
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
-                    certainty=Certainty.LIKELY,
                     cure=(
                         self.texts["cure"].format(layer=layer),
                         translated("If the layer is used only in some steps, set find_unused_parameters=True"),
@@ -93,5 +92,4 @@ class DdpUnusedParameters(Hazard):
                 else ""
             ),
             certainty=certainty,
-            cure=self.cures,
         )

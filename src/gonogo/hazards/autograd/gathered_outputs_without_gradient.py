@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 _NO_GRAD_MESSAGE = "element 0 of tensors does not require grad"
 _GATHER_PREFIXES = ("allgather", "all_gather")
@@ -20,10 +20,7 @@ class GatheredOutputsWithoutGradient(Hazard):
                 continue  # FSDP and DeepSpeed gather parameters
             yield self.finding(
                 self.texts["cause"].format(count=f"{trainable:,}"),
-                certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
                 module=failure.module,
-                confirm=self.texts["confirm"],
             )

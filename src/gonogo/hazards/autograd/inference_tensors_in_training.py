@@ -24,7 +24,6 @@ class InferenceTensorsInTraining(LoggedHazard):
             if used is None or _is_under_no_grad(script, used):
                 continue
             yield self.finding(
-                self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
                 spans=(call.place.span(), script.place(used).span(translated("used here"))),

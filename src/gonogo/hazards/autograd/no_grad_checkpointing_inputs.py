@@ -83,7 +83,6 @@ class NoGradCheckpointingInputs(Hazard):
         yield self.finding(
             self.texts["cause_in_script"],
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
-            cure=self.cures,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
             fixes=self.fix(translated("Make the inputs require gradients"), edit) if edit is not None else None,
         )
@@ -109,9 +108,7 @@ class NoGradCheckpointingInputs(Hazard):
         certainty = Certainty.CERTAIN if warned else Certainty.LIKELY if likely else Certainty.POSSIBLE
         if without_error:
             certainty = Certainty.POSSIBLE  # a frozen tower or reference model gives it too, and still trains
-        yield self.log_finding(
-            evidence, self.texts["cause_in_log"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
-        )
+        yield self.log_finding(evidence, certainty=certainty, confirm=self.texts["confirm"])
 
 
 def _warning_without_later_step(log: FailureLog) -> LogLine | None:

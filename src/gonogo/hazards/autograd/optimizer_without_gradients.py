@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 
 class OptimizerWithoutGradients(Hazard):
@@ -11,7 +11,5 @@ class OptimizerWithoutGradients(Hazard):
         assert run is not None
         yield self.finding(
             self.texts["cause"].format(optimizer=run.optimizer, steps=idle[0].steps),
-            certainty=Certainty.CERTAIN,
-            cure=self.cures,
             ranks=tuple(rank.rank for rank in idle),
         )

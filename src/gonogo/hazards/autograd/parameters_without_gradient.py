@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 
 class ParametersWithoutGradient(Hazard):
@@ -18,8 +18,6 @@ class ParametersWithoutGradient(Hazard):
         inputs = self.texts["checkpointing_cure"]
         yield self.finding(
             self.texts["cause"].format(count=len(names), names=first_few_names(group_by_module(names))),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
             cure=(inputs, reconnect) if adapters else (reconnect, inputs),
             ranks=tuple(rank.rank for rank in stepped),
             module=names[0].rpartition(".")[0] or None,

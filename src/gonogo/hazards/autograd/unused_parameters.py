@@ -2,7 +2,7 @@ from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.autograd._never_used import unused_layers
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 # Code that accesses modules other than by name, or excludes them.
 _INTROSPECTION_MARKERS = (
@@ -23,8 +23,6 @@ class UnusedParameters(Hazard):
             for owner, layer, statement in unused_layers(script, run, {one.name for one in made}):
                 yield self.finding(
                     self.texts["cause_in_script"].format(owner=owner.name, layer=layer),
-                    certainty=Certainty.LIKELY,
-                    severity=Severity.WARNING,
                     cure=translated("Do not build a layer that forward does not use, or use the layer there"),
                     spans=(
                         owner.script.place(statement).span(),
@@ -43,9 +41,6 @@ class UnusedParameters(Hazard):
             return
         yield self.finding(
             self.texts["cause_in_rehearsal"].format(count=len(names), names=first_few_names(group_by_module(names))),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=self.cures,
             ranks=tuple(rank.rank for rank in stepped),
             module=names[0].rpartition(".")[0] or None,
             parameter=names[0],

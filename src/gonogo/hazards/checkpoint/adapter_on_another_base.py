@@ -84,7 +84,6 @@ class AdapterOnAnotherBase(Hazard):
             message = self.texts["other_weights"] if is_known else self.texts["other_name"]
             yield self.finding(
                 message.format(**names),
-                severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN if is_known else Certainty.POSSIBLE,
                 cure=(self.texts["load_stated"].format(**names),),
                 ranks=tuple(rank.rank for rank in record.ranks if attached in rank.attached_adapters),

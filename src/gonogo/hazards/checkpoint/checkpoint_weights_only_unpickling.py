@@ -40,7 +40,6 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
                 fixes=self.fix(translated("Load everything in the file (only if you trust the file)"), edit, safe=False)
                 if edit is not None

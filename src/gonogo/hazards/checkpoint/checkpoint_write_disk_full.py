@@ -66,7 +66,6 @@ class CheckpointWriteDiskFull(Hazard):
             self.texts["cause_in_environment"].format(
                 free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes
             ),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(translated("Write to a larger volume (--output_dir)"), self.texts["cure"]),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
@@ -109,7 +108,6 @@ class CheckpointWriteDiskFull(Hazard):
                 if quota
                 else translated("the output volume is full (or its quota, or the network storage failed)")
             ),
-            cure=self.cures,
             certainty=certainty,
             confirm=self.texts["confirm"],
         )

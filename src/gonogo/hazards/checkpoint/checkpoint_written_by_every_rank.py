@@ -49,8 +49,6 @@ class CheckpointWrittenByEveryRank(Hazard):
             several = len(error.ranks) > 1 or error.count > 1
             yield self.log_finding(
                 error,
-                self.texts["cause"],
-                cure=self.cures,
                 certainty=Certainty.LIKELY if several or has_several_processes(log) else Certainty.POSSIBLE,
                 confirm=translated("The run does not fail with one process"),
             )
@@ -69,7 +67,6 @@ class CheckpointWrittenByEveryRank(Hazard):
                 continue
             yield self.finding(
                 translated("Every rank reaches this torch.save and writes to the same path."),
-                certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)"),
                 spans=call.place.span(),

@@ -58,6 +58,5 @@ class CheckpointZeroToFp32OutputDir(Hazard):
                 f"{named} 本意是文件；DeepSpeed 0.15.3 起 zero_to_fp32.py 在该处需要目录。",
             ),
             certainty=certainty,
-            cure=self.cures,
             confirm=translated("pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py"),
         )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.hazards.checkpoint._lost_states import state_names_text, states_by_status_text
 from gonogo.hazards.facts.left_out_of_checkpoint import gather_on_save_fixes, modules_to_save_fixes
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 
 class ResultWeightsLost(Hazard):
@@ -21,15 +21,12 @@ class ResultWeightsLost(Hazard):
                 translated("Of {all} trained weights, the result lacks these: {rows}.").format(
                     all=len(trained), rows=states_by_status_text(lost)
                 ),
-                severity=Severity.ERROR,
                 cure=self.page.cures,
                 ranks=ranks,
-                certainty=Certainty.CERTAIN,
             )
         if drawn:
             yield self.finding(
                 self.texts["cause"].format(count=len(drawn), names=state_names_text(drawn)),
-                severity=Severity.ERROR,
                 cure=self.page.cures,
                 ranks=ranks,
                 certainty=Certainty.LIKELY,

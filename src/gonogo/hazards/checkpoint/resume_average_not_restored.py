@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Severity, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state")
 
@@ -17,7 +17,6 @@ class ResumeAverageNotRestored(Hazard):
                 translated("Of {all} averaged weights, these are lost on resume: {rows}.").format(
                     all=len(averages), rows=states_by_status_text(lost)
                 ),
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
                 ranks=ranks_of_rows(lost),
             )
@@ -28,7 +27,6 @@ class ResumeAverageNotRestored(Hazard):
                     self.texts["cause"].format(
                         name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
                     ),
-                    certainty=Certainty.CERTAIN,
                     severity=Severity.WARNING,
                     cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),

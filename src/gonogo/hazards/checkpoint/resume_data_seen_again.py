@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import resumed_life_report
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
 _CAUSES = {
     "from-the-start": translated(
@@ -16,10 +16,4 @@ class ResumeDataSeenAgain(Hazard):
         life = resumed_life_report(record)
         cause = _CAUSES.get(life.data) if life is not None else None
         if cause is not None:
-            yield self.finding(
-                cause,
-                certainty=Certainty.CERTAIN,
-                severity=Severity.WARNING,
-                cure=self.page.cures,
-                ranks=tuple(rank.rank for rank in record.ranks),
-            )
+            yield self.finding(cause, cure=self.page.cures, ranks=tuple(rank.rank for rank in record.ranks))

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.finding.lives.life_report import Interruption
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text, translated
 
 
 class ResumeKilledInSave(Hazard):
@@ -22,8 +22,6 @@ class ResumeKilledInSave(Hazard):
                     window=_describe_moments(half), lost=_interruption_reason(half[0])
                 ),
                 ranks=ranks,
-                severity=Severity.WARNING,
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
             )
         if mixed:
@@ -32,16 +30,12 @@ class ResumeKilledInSave(Hazard):
                     window=_describe_moments(mixed), states=_interruption_reason(mixed[0])
                 ),
                 ranks=ranks,
-                severity=Severity.WARNING,
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
             )
         if gone:
             yield self.finding(
                 self.texts["none_left_window_cause"].format(window=_describe_moments(gone)),
                 ranks=ranks,
-                severity=Severity.WARNING,
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
             )
         if raises:
@@ -50,8 +44,6 @@ class ResumeKilledInSave(Hazard):
                     window=_describe_moments(raises), error=_interruption_reason(raises[0])
                 ),
                 ranks=ranks,
-                severity=Severity.WARNING,
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
             )
 

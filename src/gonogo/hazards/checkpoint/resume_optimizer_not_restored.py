@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
 from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
+from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _LOST_STATUSES = ("not-written", "not-read", "partly", "other-state", "other-dtype")
 
@@ -20,7 +20,6 @@ class ResumeOptimizerNotRestored(Hazard):
                 translated("Of {all} tensors of the optimizer's state, these are lost on resume: {rows}.").format(
                     all=len(states), rows=states_by_status_text(lost)
                 ),
-                certainty=Certainty.CERTAIN,
                 cure=self.page.cures,
                 ranks=ranks_of_rows(lost),
             )
@@ -31,7 +30,6 @@ class ResumeOptimizerNotRestored(Hazard):
                     self.texts["cause"].format(
                         name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
                     ),
-                    certainty=Certainty.CERTAIN,
                     cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),
                 )

@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import resumed_life_report
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
 
 class ResumeRandomStateNotRestored(Hazard):
@@ -14,8 +14,6 @@ class ResumeRandomStateNotRestored(Hazard):
             translated("Random states were saved, but resuming does not restore them.")
             if saved
             else translated("No random state was saved."),
-            certainty=Certainty.CERTAIN,
-            severity=Severity.WARNING,
             cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )

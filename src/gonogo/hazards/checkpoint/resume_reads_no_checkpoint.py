@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import may_have_resumed
 from gonogo.hazards.facts.left_out_of_checkpoint import fixes_for_unread_checkpoint
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
+from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class ResumeReadsNoCheckpoint(Hazard):
@@ -14,7 +14,6 @@ class ResumeReadsNoCheckpoint(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(step=life.steps_before_save, count=len(life.files)),
-            certainty=Certainty.CERTAIN,
             cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )

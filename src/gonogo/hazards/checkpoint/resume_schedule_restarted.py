@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from gonogo.hazards.checkpoint._lost_states import resumed_life_report
 from gonogo.hazards.facts.left_out_of_checkpoint import SCHEDULER, fixes_for_state_left_out
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
+from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class ResumeScheduleRestarted(Hazard):
@@ -15,7 +15,6 @@ class ResumeScheduleRestarted(Hazard):
                     self.texts["cause"].format(
                         name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
                     ),
-                    certainty=Certainty.CERTAIN,
                     cure=self.page.cures,
                     ranks=tuple(rank.rank for rank in record.ranks),
                 )

@@ -94,7 +94,6 @@ class SafetensorsSharedTensors(Hazard):
                 yield self.finding(
                     self.texts["trainer_cause"].format(owner=owner.name),
                     certainty=Certainty.LIKELY,
-                    cure=self.cures,
                     spans=(
                         script.place(tie).span(),
                         trainer.script.place(trainer.node.func).span(translated("saved by this Trainer")),

@@ -26,7 +26,6 @@ class WeightsNotLoaded(Hazard):
             yield self.finding(
                 self._format_cause(drawn),
                 certainty=Certainty.CERTAIN if drawn.held or drawn.named_instead else Certainty.LIKELY,
-                cure=self.cures,
                 spans=frame_spans((innermost_frame(drawn.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(ranks)),
             )
@@ -51,7 +50,6 @@ class WeightsNotLoaded(Hazard):
                     names=abbreviated_names(body),
                     instead=_name_in_checkpoint_clause(find_longer_name_in_checkpoint(log, names)),
                 ),
-                cure=self.cures,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 confirm=translated("The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan"),

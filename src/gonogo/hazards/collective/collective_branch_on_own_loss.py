@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import contains_words, is_tensor_gather, last_name, split_identifier
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Call, Finding, Findings, Hazard, Run, Script, translated
 
 Loop = ast.For | ast.AsyncFor | ast.While
 ExitStatement = ast.Break | ast.Return | ast.Continue
@@ -68,9 +68,6 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def _branch_finding(self, script: Script, call: Call, test: ast.expr, exit_statement: ExitStatement) -> Finding:
         return self.finding(
             self.texts["cause"].format(test=script.place(test).text, leaving=type(exit_statement).__name__.lower()),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(script.place(test).span(), call.place.span(translated("all ranks must reach this call"))),
         )
 

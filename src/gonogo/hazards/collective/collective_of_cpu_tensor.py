@@ -32,5 +32,6 @@ class CollectiveOfCpuTensor(LoggedHazard):
                 self.texts["cause"].format(tensor=script.place(made).text),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
+                confirm=(),
                 spans=(call.place.span(), script.place(made).span(), backends[0].span()),
             )

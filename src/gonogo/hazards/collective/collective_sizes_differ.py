@@ -25,7 +25,6 @@ class CollectiveSizesDiffer(Hazard):
             yield self.finding(
                 recorded.describe_mismatch(unlike),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=recorded.span_in_waiting_dump(unlike),
                 ranks=(*unlike.waiting, *unlike.others),
                 confirm=recorded.CHECK_MISSING_RANK_LOGS,

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_script import DDP, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 # Calls that create a process group, directly or internally.
 _GROUP_CREATION_MARKERS = (
@@ -31,7 +31,5 @@ class DdpWithoutProcessGroup(Hazard):
                 continue
             yield self.finding(
                 translated("The model is wrapped in DDP, but none of the run's files calls init_process_group."),
-                certainty=Certainty.LIKELY,
-                cure=translated('Before that, call torch.distributed.init_process_group("nccl")'),
                 spans=call.place.span(),
             )

@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
 from gonogo.finding.text import join_texts
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Pattern, Text, translated
 
 _SIGTERM_PATTERN = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {
@@ -62,10 +62,7 @@ class FailureElsewhere(Hazard):
                 "",
                 "",
             ),
-            cure=self.cures,
-            certainty=Certainty.POSSIBLE,
             ranks=(first.rank,) if first and first.rank is not None else _timed_out_ranks(stall),
-            confirm=translated("The log of the rank that ended first has the error"),
         )
 
     def _describe_first_failure(self, log: FailureLog, rank: int | None, host: str | None) -> Text:

@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Severity, translated
 
 # Collectives that don't exchange gradients: they broadcast weights, wait, or send objects.
 _NON_GRADIENT_COLLECTIVES = (
@@ -31,10 +31,7 @@ class GradientsNeverExchanged(Hazard):
                 if wrapped
                 else "",
             ),
-            certainty=Certainty.LIKELY,
             severity=Severity.ERROR if wrapped else Severity.WARNING,
-            cure=self.cures,
-            confirm=self.texts["confirm"],
             ranks=tuple(rank.rank for rank in apart),
         )
 

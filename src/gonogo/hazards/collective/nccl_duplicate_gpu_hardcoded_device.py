@@ -58,7 +58,6 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         yield self.log_finding(
             duplicate.evidence,
             self.texts["cause_in_log"].format(ranks=duplicate.rank_list, device=duplicate.device or "?"),
-            cure=self.cures,
             certainty=_judge_certainty(log, duplicate),
             confirm=self.texts["confirm"],
         )

@@ -34,9 +34,7 @@ class NcclP2pHang(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(count=whole_number(launch.processes_per_node), gpu=named or gres),
             title=translated("NCCL's peer-to-peer copies between these GPUs may hang"),
-            certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=self.cures,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
             confirm=translated("The run hangs with all GPUs at 100 %"),
@@ -53,8 +51,6 @@ class NcclP2pHang(Hazard):
         sure = gpus and (first_step_line(log) is None or stall.is_early)
         yield self.log_finding(
             stall.evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=stall.cap_certainty(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
             confirm=translated("The same command runs with NCCL_P2P_DISABLE=1"),

@@ -24,7 +24,6 @@ class NcclShmNoSpace(Hazard):
             translated("{what}, but NCCL's buffers between {count} ranks need more.").format(
                 what=small.text, count=count
             ),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=small.cure,
             spans=small.place.span(),
@@ -47,9 +46,5 @@ class NcclShmNoSpace(Hazard):
         if is_outside_training(log):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
-            found,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("df -h /dev/shm shows a small or a full file system"),
+            found, certainty=certainty, confirm=translated("df -h /dev/shm shows a small or a full file system")
         )

@@ -31,7 +31,6 @@ class NcclTimeoutPreprocessing(Hazard):
         yield self.finding(
             self.texts["cause_in_launch"].format(seconds=seconds),
             title=self.texts["short_timeout_title"],
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200"),
             spans=field.span() or launch.place.span(),
@@ -52,7 +51,6 @@ class NcclTimeoutPreprocessing(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(seconds=seconds, work=f"{alone.method}()"),
                 title=self.texts["short_timeout_title"],
-                certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
                     translated("Give the waiting ranks more time: timeout=timedelta(hours=2)"),
@@ -71,8 +69,6 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         yield self.log_finding(
             evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=certainty,
             extra_evidence=(bar,) if bar is not None else (),
             confirm=translated("py-spy dump on rank 0 while the others wait shows map or the tokenizer"),

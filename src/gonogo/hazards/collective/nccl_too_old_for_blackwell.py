@@ -42,10 +42,8 @@ class NcclTooOldForBlackwell(LoggedHazard):
         return self.log_finding(
             evidence,
             self.cause.format(version=told_version),
-            cure=self.cures,
             certainty=certainty,
             extra_evidence=(version,) if version is not None else (),
-            confirm=self.confirm,
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

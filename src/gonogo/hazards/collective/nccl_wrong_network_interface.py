@@ -88,7 +88,6 @@ class NcclWrongNetworkInterface(Hazard):
             else self.texts["cause_in_log"].format(
                 interface=translated(": it uses an interface for containers or for this host only") if virtual else ""
             ),
-            cure=self.cures,
             certainty=certainty,
             extra_evidence=also,
             confirm=(self.texts["confirm"], translated("No other rank's log has an earlier error")),

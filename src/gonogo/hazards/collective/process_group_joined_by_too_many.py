@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.collective._store_barrier import store_barrier_messages
-from gonogo.hazards.rule import Certainty, Findings, Hazard
+from gonogo.hazards.rule import Findings, Hazard
 
 
 class ProcessGroupJoinedByTooMany(Hazard):
@@ -9,10 +9,4 @@ class ProcessGroupJoinedByTooMany(Hazard):
         barrier = next((one for one in store_barrier_messages(log) if one.joined > one.world), None)
         if barrier is None:
             return
-        yield self.log_finding(
-            barrier.evidence,
-            self.texts["cause"].format(joined=barrier.joined, world=barrier.world),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
-            confirm=self.texts["confirm"],
-        )
+        yield self.log_finding(barrier.evidence, self.texts["cause"].format(joined=barrier.joined, world=barrier.world))

@@ -23,7 +23,6 @@ class ProcessGroupRankFixed(Hazard):
                 self.texts["cause"].format(
                     given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size
                 ),
-                cure=translated("Leave rank and world_size out: the launcher passes them in environment variables"),
                 spans=(
                     *places,
                     run.launch.place.span(translated("the launch starts {size} processes").format(size=size)),

@@ -41,9 +41,7 @@ class RankLateAtCollective(Hazard):
         if busy is not None:
             yield self.log_finding(
                 stall.evidence,
-                self.texts["cause_in_log"],
                 cure=self.texts["timeout_cure"],
-                certainty=Certainty.POSSIBLE,
                 extra_evidence=(busy,),
                 confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it doing that work"),
             )
@@ -90,7 +88,6 @@ class RankLateAtCollective(Hazard):
             found,
             self.texts["fewer_collectives_cause"].format(lacking=lacking),
             cure=(self.texts["inspect_process_cure"], self.texts["timeout_cure"]),
-            certainty=Certainty.POSSIBLE,
             ranks=ranks,
             confirm=self.texts["confirm"],
         )

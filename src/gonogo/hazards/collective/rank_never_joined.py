@@ -6,7 +6,7 @@ from gonogo.finding.ranks import capitalize_text, ranks_text
 from gonogo.finding.text import join_texts
 from gonogo.hazards.collective._store_barrier import store_barrier_messages
 from gonogo.hazards.log_rule import match_in_evidence
-from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Severity, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, translated
 
 
 class RankNeverJoined(Hazard):
@@ -75,8 +75,6 @@ class RankNeverJoined(Hazard):
                 " ",
                 "",
             ),
-            certainty=Certainty.LIKELY,
-            severity=Severity.ERROR,
             cure=(self.texts["start_all_nodes_cure"], self.texts["cure"], self.texts["connectivity_cure"]),
             ranks=ranks,
             confirm=translated("On the node where it should run, ps shows no such process, or one that is waiting"),

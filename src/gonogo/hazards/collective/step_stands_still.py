@@ -6,7 +6,7 @@ from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import activity_in_stack, innermost_user_frame
 from gonogo.evidence.rehearsal.failures import frame_spans
 from gonogo.finding.ranks import capitalize_text, ranks_text
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
+from gonogo.hazards.rule import Findings, GuardedRun, Hazard, Severity, Text, translated
 
 _TRANSPORT_CURES = (
     translated(
@@ -54,10 +54,8 @@ class StepStandsStill(Hazard):
         look = translated("Look first at the line of code that is named here")
         yield self.finding(
             cause,
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING if run.exit_status in (None, 0) else Severity.ERROR,
             cure=_TRANSPORT_CURES if still.call is not None else (known.cure if known and known.cure else look,),
             spans=frame_spans((at, translated("the ranks are stuck here"))),
             ranks=ranks,
-            confirm=translated("py-spy dump of every rank shows the same lines minutes later"),
         )

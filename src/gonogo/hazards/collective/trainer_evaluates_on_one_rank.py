@@ -31,6 +31,5 @@ class TrainerEvaluatesOnOneRank(Hazard):
             yield self.finding(
                 self.texts["cause"].format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.is_distributed else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(call.place.span(), script.place(guard).span(translated("this test lets only one rank through"))),
             )

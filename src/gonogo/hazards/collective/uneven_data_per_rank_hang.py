@@ -70,7 +70,6 @@ class UnevenDataPerRankHang(Hazard):
         yield self.finding(
             self.texts["batches_left_cause"].format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             ranks=tuple(sorted(left)),
             confirm=translated("The loop runs until the data ends, not for a fixed number of steps"),
         )
@@ -93,7 +92,6 @@ class UnevenDataPerRankHang(Hazard):
                 title=self.texts["uneven_batches_title"],
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
-                cure=self.cures,
                 spans=(script.first_line_place(method).span(), wrap.place.span(translated("DDP waits for all ranks"))),
                 confirm=translated("Print each rank's number of batches in an epoch: they differ"),
             )
@@ -101,7 +99,7 @@ class UnevenDataPerRankHang(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Join's own error; a stall with an iterable dataset, near a progress bar's end, or in differing calls."""
         if exhausted := log.find(_EXHAUSTED_PATTERN):
-            yield self.log_finding(exhausted, self.texts["join_raises_cause"], cure=self.cures)
+            yield self.log_finding(exhausted, self.texts["join_raises_cause"])
             return
         stall = find_stall(log)
         if stall is None:
@@ -117,7 +115,6 @@ class UnevenDataPerRankHang(Hazard):
                 if iterable
                 else translated("near the end of the progress bar, or in different collectives")
             ),
-            cure=self.cures,
             certainty=stall.cap_certainty(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
             confirm=translated("Print each rank's number of batches in an epoch: they differ"),

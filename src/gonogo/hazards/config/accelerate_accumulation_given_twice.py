@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import is_config_from_accelerate_yaml, uses_trainer
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Field, Findings, Hazard, Run, Script, translated
 
 
 class AccelerateAccumulationGivenTwice(Hazard):
@@ -16,8 +16,6 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(asked=asked.value, used=used.value),
-                severity=Severity.WARNING,
-                certainty=Certainty.LIKELY,
                 cure=(
                     translated('Set "gradient_accumulation_steps" to "auto" in the DeepSpeed JSON')
                     if run.config is not None

@@ -27,9 +27,8 @@ class AccelerateConfigFileNotFound(Hazard):
         yield self.finding(
             self.texts["cause"].format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=self.cures,
             spans=field.span(),
-            confirm=() if sure else _MISSING_FILE_CONFIRM,
+            confirm=_MISSING_FILE_CONFIRM,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -39,7 +38,5 @@ class AccelerateConfigFileNotFound(Hazard):
             yield self.log_finding(
                 found,
                 translated("The file that --config_file names does not exist where accelerate launch runs."),
-                cure=self.cures,
-                certainty=Certainty.CERTAIN,
                 confirm=_MISSING_FILE_CONFIRM,
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 
 class AccelerateZero3InitOff(Hazard):
@@ -18,14 +18,11 @@ class AccelerateZero3InitOff(Hazard):
         stage = yaml.get("deepspeed_config", "zero_stage")
         yield self.finding(
             self.texts["cause"].format(version=version.get("< 1.0")),
-            severity=Severity.WARNING,
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
-            cure=translated("Set zero3_init_flag: true"),
             spans=(flag.span(), stage.span(translated("ZeRO-3 is on")), version.span()),
             fixes=fix_with_edits(
                 translated("Set zero3_init_flag to true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
                 safe=False,
             ),
-            confirm=translated("accelerate is older than 1.0, and the model is loaded by from_pretrained"),
         )

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 _ACCUMULATION_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 
@@ -23,16 +23,11 @@ class AccumulationAppliedTwice(Hazard):
             if call.method == "step" and (test := _find_modulo_test(script, call)) is not None:
                 yield self.finding(
                     self.texts["conditional_step_cause"].format(test=ast.unparse(test)[:80], count=count),
-                    severity=Severity.WARNING,
-                    certainty=Certainty.LIKELY,
-                    cure=self.cures,
                     spans=(call.place.span(), steps.span(label)),
                 )
             elif call.method == "backward" and (divided := _find_loss_division(script, call)) is not None:
                 yield self.finding(
                     self.texts["loss_divided_twice_cause"].format(code=ast.unparse(divided)[:80], count=count),
-                    severity=Severity.WARNING,
-                    certainty=Certainty.LIKELY,
                     cure=translated("Don't divide the loss: engine.backward divides it (or pass scale_wrt_gas=False)"),
                     spans=(script.place(divided).span(), steps.span(label)),
                 )

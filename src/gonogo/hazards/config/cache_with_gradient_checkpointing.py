@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import fix_with_edits
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
+from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
 
 _SAVED_SHAPE_PATTERN = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
 _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
@@ -22,8 +22,6 @@ class CacheWithGradientCheckpointing(Hazard):
                 yield self.log_finding(
                     after,
                     self.texts["cause"].format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
-                    cure=self.cures,
-                    certainty=Certainty.LIKELY,
                     confirm=translated("model.config.use_cache is True"),
                 )
                 return
@@ -42,7 +40,6 @@ class CacheWithGradientCheckpointing(Hazard):
             yield self.finding(
                 translated("use_cache is set to True for a model that trains with gradient checkpointing."),
                 severity=Severity.NOTE,
-                certainty=Certainty.LIKELY,
                 cure=translated("Set use_cache to False for training"),
                 spans=(field.span(), on.span(translated("gradient checkpointing is turned on"))),
                 fixes=_set_false_fixes(script, node),

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import mentions, uses_stock_training_arguments, uses_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
 
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
@@ -19,8 +19,5 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
             self.texts["cause"].format(
                 state=translated("not given (false by default)") if on.absent else translated("false")
             ),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(kwargs.span(), on.span(translated("switched off here"))),
         )

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.deepspeed_settings import config_key_span
 from gonogo.hazards.facts.training_framework import fix_with_edits, mentions, uses_trainer
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _OPTIONS_WITHOUT_EFFECT = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
 
@@ -14,7 +14,6 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
             self.texts["cause"].format(asked=", ".join(asked)),
-            severity=Severity.NOTE,
             cure=(
                 translated("Remove the section")
                 if checkpointing

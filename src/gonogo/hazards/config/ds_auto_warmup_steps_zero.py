@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_stock_training_arguments
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _WARMUP_STEPS_KEYS = ("scheduler", "params", "warmup_num_steps")
 _WARMUP_SCHEDULERS = ("WarmupLR", "WarmupDecayLR")
@@ -20,15 +20,12 @@ class DsAutoWarmupStepsZero(Hazard):
         transformers = run.environment.field("transformers")
         yield self.finding(
             self.texts["cause"].format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(steps.span(), deepspeed.span(translated("this release rejects 0")), transformers.span()),
             fixes=fix_with_edits(
                 translated("Set warmup_num_steps to 1"),
                 lambda: config.replacing(*_WARMUP_STEPS_KEYS, value=1),
                 safe=False,
             ),
-            confirm=translated("The log has warmup_num_steps=0"),
         )
 
     def _fills_in_zero(self, run: Run) -> bool:

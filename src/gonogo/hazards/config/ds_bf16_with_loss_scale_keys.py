@@ -29,9 +29,7 @@ class DsBf16WithLossScaleKeys(Hazard):
                 else "",
             ),
             certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
-            cure=translated('Leave only "enabled" in bf16'),
             spans=tuple(config_span(config, "bf16", key) for key in extra),
-            confirm=() if refused else (translated("Check which DeepSpeed version the run uses"),),
             fixes=fix_with_edits(
                 translated("remove what bf16 does not use"), lambda: config.replacing("bf16", value=left)
             ),

@@ -32,7 +32,7 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """accelerate's error, or the Trainer's for an optimizer object passed under DeepSpeed."""
         if evidence := first_match(log, *_CONFLICT_MESSAGES):
-            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
+            yield self.log_finding(evidence)
         elif evidence := first_match(log, *_OPTIMIZERS_NOT_ALLOWED_MESSAGES):
             deepspeed = log.setup.mentions("(?i)deepspeed") or log.setup.zero_stage is not None
             yield self.log_finding(
@@ -47,8 +47,6 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         ) and cut.frame("raise ValueError"):
             yield self.log_finding(
                 cut,
-                self.texts["cause"],
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The line after it names an optimizer or a scheduler, not a batch size"),
             )

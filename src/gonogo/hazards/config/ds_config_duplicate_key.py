@@ -18,6 +18,5 @@ class DsConfigDuplicateKey(Hazard):
                 ),
                 certainty=Certainty.LIKELY if by_json is None else Certainty.CERTAIN,
                 severity=Severity.WARNING if by_json else Severity.ERROR,
-                cure=translated("Keep one of the two entries"),
                 spans=problem.place.span(),
             )

@@ -54,7 +54,6 @@ class DsConfigFileNotFound(Hazard):
             cure=(translated("Pass {new} instead: that file exists").format(new=new) if alike else self.texts["cure"]),
             spans=field.span(),
             fixes=self.fix(translated("Pass {new} instead").format(new=new), edit, safe=False) if edit else None,
-            confirm=() if sure else (translated("ls PATH fails in the directory that the launch runs in"),),
         )
 
     log_words = (*_CONFIG_NOT_FOUND_MESSAGES, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
@@ -89,9 +88,7 @@ class DsConfigFileNotFound(Hazard):
         return self.log_finding(
             evidence,
             self.texts["not_found_cause"].format(path=path or translated("The DeepSpeed config that was given")),
-            cure=self.cures,
             certainty=certainty,
-            confirm=translated("ls PATH fails in the directory that the launch runs in"),
         )
 
 

@@ -73,7 +73,6 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     continue
                 yield self.finding(
                     self.texts["cause_in_script"].format(name=name, code=ast.unparse(value)[:80]),
-                    certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
                     cure=translated("Wrap the product in int(...)"),
                     spans=(

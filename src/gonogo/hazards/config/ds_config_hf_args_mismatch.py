@@ -77,7 +77,7 @@ class DsConfigHfArgsMismatch(Hazard):
             )
             if yaml is None
             else _yaml_fixes(yaml, [pair for pair, _ in differing]),
-            confirm=() if sure else (self.texts["confirm"],),
+            confirm=self.texts["confirm"],
         )
 
     def in_log(self, log: FailureLog) -> Findings:

@@ -36,7 +36,6 @@ class DsConfigJsonWithComments(Hazard):
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
             cure=translated("Turn the file into plain JSON: {count} place(s) to change").format(count=len(found)),
             spans=tuple(one.place.span(one.message) for one in found[:8]),
-            confirm=() if by_json else (translated("Check whether transformers or accelerate read the file"),),
             fixes=self.fix(
                 translated("turn the file into plain JSON"), *(repair for repair in repairs if repair is not None)
             )

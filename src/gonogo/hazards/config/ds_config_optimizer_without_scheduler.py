@@ -23,7 +23,6 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         yield self.finding(
             self.texts["cause_in_config"].format(version=version.get("4.30 - 4.32")),
             certainty=Certainty.CERTAIN if uses_trainer(run) else Certainty.LIKELY,
-            cure=self.cures,
             spans=(
                 place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
                 version.span(translated("this release rejects the combination")),
@@ -46,7 +45,6 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
                 evidence,
                 self.texts["cause_in_log"].format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
-                cure=self.cures,
             )
 
 

@@ -65,7 +65,6 @@ class DsConfigValueRefused(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
                 cure=translated("Set it to {wanted}").format(wanted=_as_integer_text(field, info) or wanted),
                 spans=config_span(config, *keys),
-                confirm=() if sure else (translated("Check which DeepSpeed version the run uses"),),
             )
 
 

@@ -102,7 +102,6 @@ class DsConfigValueStringType(Hazard):
             if error.innermost and any(part in _innermost_frame_text(error) for part in _NUMBER_READING_PATHS):
                 yield self.log_finding(
                     error,
-                    self.texts["cause_in_log"],
                     cure=(
                         self.texts["cure"].format(code=error.innermost.code.strip() or error.innermost.function),
                         translated('"auto" works only where the Trainer or accelerate.prepare fills it in'),

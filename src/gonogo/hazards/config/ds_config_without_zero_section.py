@@ -18,8 +18,7 @@ class DsConfigWithoutZeroSection(Hazard):
                 name=config.name
             ),
             certainty=Certainty.CERTAIN if insists else Certainty.LIKELY,
-            confirm=() if insists else (self.texts["confirm"],),
-            cure=translated('Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)'),
+            confirm=self.texts["confirm"],
             spans=(
                 (first or config.source.place(0, 0)).span(),
                 run.config_field.span(translated("given to accelerate here")),

@@ -31,7 +31,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=self.cures if named else self.cures[::-1],
                     spans=(call.place.span(), stage_span(run)),
-                    confirm=() if sure else (self.texts["confirm"],),
+                    confirm=self.texts["confirm"],
                 )
         yield from self._evaluation_only_findings(script, run, stage)
 
@@ -54,9 +54,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 self.texts["prepared_alone_cause"].format(
                     stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"
                 ),
-                cure=self.cures,
                 certainty=certainty,
-                confirm=() if certainty is Certainty.CERTAIN else self.texts["confirm"],
+                confirm=self.texts["confirm"],
             )
         elif evidence := first_match(log, _ZERO_INFERENCE_MESSAGE):
             yield self.log_finding(

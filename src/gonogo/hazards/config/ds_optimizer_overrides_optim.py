@@ -1,16 +1,5 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
-from gonogo.hazards.rule import (
-    Certainty,
-    DeepSpeedConfig,
-    Field,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    Run,
-    Severity,
-    translated,
-)
+from gonogo.hazards.rule import DeepSpeedConfig, Field, Finding, Findings, Fix, Hazard, Run, Severity, translated
 
 _DEFAULT_OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused")
 
@@ -38,7 +27,6 @@ class DsOptimizerOverridesOptim(Hazard):
             yield self.finding(
                 self.texts["other_optimizer_cause"].format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
-                certainty=Certainty.LIKELY,
                 cure=self.texts["cure"].format(option="--optim"),
                 spans=(block.span(), asked.span(_REQUESTED_LABEL)),
                 fixes=self._removal_fixes(config),
@@ -51,7 +39,6 @@ class DsOptimizerOverridesOptim(Hazard):
         yield self.finding(
             self.texts["cpu_adam_cause"].format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
             cure=translated("Drop --optim and accept AdamW in host memory, or remove offload_optimizer"),
             spans=(offload.span(), asked.span(_REQUESTED_LABEL)),
         )
@@ -60,7 +47,6 @@ class DsOptimizerOverridesOptim(Hazard):
         block = config.key_place("optimizer")
         return self.finding(
             self.texts["adafactor_cause"],
-            certainty=Certainty.LIKELY,
             cure=self.texts["cure"].format(option=option),
             spans=(block.span() if block else None, requested_optimizer.span(_REQUESTED_LABEL)),
             fixes=self._removal_fixes(config),

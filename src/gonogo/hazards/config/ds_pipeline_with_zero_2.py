@@ -15,7 +15,6 @@ class DsPipelineWithZero2(Hazard):
         yield self.finding(
             self.texts["cause"].format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
-            cure=translated('Set "stage" to 1'),
             spans=(config_span(config, ZERO, "stage"), call.place.span()),
             fixes=fix_with_edits(
                 translated("use ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False

@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import config_span, is_section_enabled
 from gonogo.hazards.facts.training_framework import fix_with_edits
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text, translated
 
 
 class DsProfilingLeftOn(Hazard):
@@ -17,8 +17,6 @@ class DsProfilingLeftOn(Hazard):
             translated("These profiling settings slow down every step: {settings}.").format(
                 settings=Text(", ".join(one[0] for one in keys), "、".join(one[0] for one in keys))
             ),
-            severity=Severity.NOTE,
-            cure=translated("Turn profiling off for the real run"),
             spans=tuple(config_span(config, *one) for one in keys),
             fixes=fix_with_edits(
                 translated("turn profiling off"),

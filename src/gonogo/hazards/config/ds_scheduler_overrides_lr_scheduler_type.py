@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 # transformers' name for each of DeepSpeed's schedules.
 _EQUIVALENT_TYPES = {
@@ -24,8 +24,6 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
             self.texts["cause"].format(wanted=wanted, kind=kind.value, same=same[0]),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
             cure=(
                 translated('Remove the "scheduler" block from the DeepSpeed config'),
                 *([translated('Or set the schedule in that block: "{meant}"').format(meant=meant)] if meant else []),

@@ -22,9 +22,7 @@ class EvalStrategyWithoutEvalData(Hazard):
         yield self.finding(
             translated('Evaluation is set to "{word}", but this Trainer is given no eval_dataset.').format(word=word),
             certainty=Certainty.CERTAIN if plain else Certainty.LIKELY,
-            cure=(translated("Pass eval_dataset= to the Trainer"), translated("Or set --eval_strategy no")),
             spans=(call.place.span(), strategy.span(translated("evaluation is requested here"))),
-            confirm=() if plain else (translated("The custom Trainer class provides no evaluation data"),),
         )
 
 

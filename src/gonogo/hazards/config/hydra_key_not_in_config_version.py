@@ -71,5 +71,5 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
                 certainty=Certainty.CERTAIN if newer else Certainty.POSSIBLE,
                 cure=translated("Use {now} instead").format(now=now),
                 spans=(word.place.span(), run.environment.field("verl").span()),
-                confirm=() if newer else translated("pip show verl says {since} or newer").format(since=since),
+                confirm=translated("pip show verl says {since} or newer").format(since=since),
             )

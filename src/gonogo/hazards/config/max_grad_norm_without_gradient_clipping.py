@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_framework import fix_with_edits, is_config_from_accelerate_yaml, uses_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
 class MaxGradNormWithoutGradientClipping(Hazard):
@@ -12,9 +12,6 @@ class MaxGradNormWithoutGradientClipping(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(norm=norm.number),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
-            cure=translated('Add "gradient_clipping": "auto" to the DeepSpeed config'),
             spans=norm.span(),
             fixes=fix_with_edits(
                 translated('Add "gradient_clipping": "auto"'),

@@ -38,7 +38,6 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                 self.texts["resume_cause"].format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
-                cure=self.cures,
                 spans=(resume.span(), only.span(), deepspeed),
                 confirm=translated("ls {resume} shows no global_step folder").format(resume=resume.string),
             )
@@ -58,7 +57,6 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         yield self.finding(
             self.texts["cause_in_rehearsal"].format(count=len(first.checkpoint_bytes)),
             cure=translated("Drop save_only_model; save_total_limit limits disk usage"),
-            certainty=Certainty.CERTAIN,
             ranks=tuple(failed),
         )
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
 _EXCHANGE_OPERATORS = ("alltoall", "all_to_all", "send", "recv")
 """The operators by which Ulysses exchanges heads and ring attention passes keys and values on."""
@@ -18,9 +18,6 @@ class SequenceParallelWithoutEffect(Hazard):
                 size=run.asked.sequence_parallel,
                 tokens=translated(" (of {most:,} tokens)").format(most=run.tokens[1]) if run.tokens else "",
             ),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )
 

@@ -49,8 +49,6 @@ class StaleAccelerateDefaultConfig(Hazard):
             return
         yield self.log_finding(
             evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=_judge_certainty(asked, named is not None),
             extra_evidence=(named,) if named else (),
             confirm=self.texts["confirm"],

@@ -199,9 +199,7 @@ class TrainingArgumentNotInVersion(Hazard):
             spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=()
-            if is_certain
-            else (translated("No code renames or discards the argument before TrainingArguments gets it"),),
+            confirm=translated("No code renames or discards the argument before TrainingArguments gets it"),
         )
 
 

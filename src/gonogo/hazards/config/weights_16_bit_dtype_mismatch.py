@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Environment, Field, Findings, Hazard, Run, translated
 
 _TORCH_DTYPE_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 _PRECISION_BY_DTYPE = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
@@ -20,8 +20,6 @@ class Weights16BitDtypeMismatch(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(loaded=loaded, wanted=wanted),
-                severity=Severity.WARNING,
-                certainty=Certainty.LIKELY,
                 cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_TORCH_DTYPE_NAMES[wanted]),
                 spans=(field.span(), because.span(translated("trained in {dtype}").format(dtype=wanted))),
             )

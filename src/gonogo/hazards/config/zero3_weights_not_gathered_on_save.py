@@ -4,19 +4,7 @@ from gonogo.hazards.facts.training_framework import (
     mentions,
     uses_trainer,
 )
-from gonogo.hazards.rule import (
-    Certainty,
-    Edit,
-    Environment,
-    Field,
-    Findings,
-    Fix,
-    Hazard,
-    Run,
-    Severity,
-    Span,
-    translated,
-)
+from gonogo.hazards.rule import Edit, Environment, Field, Findings, Fix, Hazard, Run, Span, translated
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"
 
@@ -35,8 +23,6 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
         name = "zero3_save_16bit_model" if is_config_from_accelerate_yaml(run) else _KEY
         yield self.finding(
             self.texts["cause"].format(key=name, value=translated("not set") if key.absent else translated("false")),
-            severity=Severity.WARNING,
-            certainty=Certainty.LIKELY,
             cure=(
                 translated("Set {key} to true").format(key=name),
                 translated("Or run python zero_to_fp32.py . out in the checkpoint folder afterwards"),

@@ -45,7 +45,6 @@ class ZeroOffloadClientOptimizer(Hazard):
         yield self.finding(
             self.texts["cause_in_config"].format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(offload.span(), transformers.span()),
             fixes=fix_with_edits(
                 translated('Add an "optimizer" block'),

@@ -36,7 +36,6 @@ class DataLoaderWorkersUseCuda(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(script.place(move).span(), workers.span(translated("worker processes"))),
             )
 
@@ -46,11 +45,7 @@ class DataLoaderWorkersUseCuda(Hazard):
             if not _FORKED_CUDA_PATTERN.search(failed.failure.message):
                 continue
             yield self.finding(
-                self.texts["cause_in_rehearsal"],
-                certainty=Certainty.CERTAIN,
-                cure=self.cures,
-                spans=failure_places(failed.failure),
-                ranks=failed.ranks,
+                self.texts["cause_in_rehearsal"], spans=failure_places(failed.failure), ranks=failed.ranks
             )
 
 

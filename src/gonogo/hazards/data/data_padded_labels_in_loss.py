@@ -1,6 +1,6 @@
 from gonogo.evidence.script.identifiers import contains_words, last_name, uses_name
 from gonogo.hazards.facts.training_script import first_argument, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 _LABEL_MASK_WORDS = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
 
@@ -19,9 +19,6 @@ class DataPaddedLabelsInLoss(Hazard):
             edit = script.replacing(value, "-100")
             yield self.finding(
                 self.texts["cause"].format(value=script.place(value).text),
-                certainty=Certainty.LIKELY,
-                severity=Severity.WARNING,
-                cure=translated("Pad labels with -100"),
                 spans=(script.place(value).span(), call.place.span()),
                 fixes=self.fix(translated("Pad labels with -100"), edit, safe=False) if edit is not None else None,
             )

@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.rank_tests import contains_rank_name, mentions_rank
 from gonogo.hazards.facts.training_script import DDP, creating_calls, first_argument, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 # Code that shards data, or prepares loaders so that they are sharded.
 _SHARDING_MARKERS = (
@@ -36,13 +36,7 @@ class DataSameOnEveryRank(Hazard):
             data = first_argument(loader, "dataset")
             if data is None or mentions_rank(script, data) or _depends_on_rank(script, data):
                 continue
-            yield self.finding(
-                self.texts["cause"],
-                certainty=Certainty.LIKELY,
-                severity=Severity.WARNING,
-                cure=translated("Shard the data: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
-                spans=(loader.place.span(), wrap.place.span(translated("trained by several processes"))),
-            )
+            yield self.finding(spans=(loader.place.span(), wrap.place.span(translated("trained by several processes"))))
             return
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import creating_calls, run_mentions
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 # Code that sets the epoch, or prepares the loader so that it is set.
 _EPOCH_SETTING_MARKERS = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
@@ -25,7 +25,6 @@ class DataSamplerEpochNeverSet(Hazard):
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
             yield self.finding(
                 self.texts["cause"].format(sampler=node.id),
-                severity=Severity.WARNING,
                 cure=translated("Call {sampler}.set_epoch(epoch) at the beginning of each epoch").format(
                     sampler=node.id
                 ),

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 # Models on the hub whose tokenizers name no pad token.
 _MODELS_WITHOUT_PAD_TOKEN = (
@@ -39,7 +39,6 @@ class DataTokenizerWithoutPadToken(Hazard):
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
             yield self.finding(
                 translated("{name} has no pad token, but the tokenizer is asked to pad.").format(name=name),
-                certainty=Certainty.LIKELY,
                 cure=translated("After loading: {name}.pad_token = {name}.eos_token").format(name=target.id),
                 spans=(script.place(padding_call).span(), load.place.span(translated("loaded here"))),
                 fixes=self.fix(translated("Pad with the EOS token"), edit, safe=False) if edit is not None else None,

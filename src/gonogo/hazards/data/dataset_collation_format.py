@@ -48,8 +48,6 @@ class DatasetCollationFormat(Hazard):
         if not collators or not maps or run_mentions(run, script, *_COLUMN_DROPPING_MARKERS):
             return
         yield self.finding(
-            self.texts["cause"],
-            certainty=Certainty.LIKELY,
             cure=(
                 translated("Drop the columns where they are tokenized: map(..., remove_columns=dataset.column_names)"),
                 translated("Or leave remove_unused_columns at True"),
@@ -93,7 +91,6 @@ class DatasetCollationFormat(Hazard):
             ),
             certainty=certainty,
             extra_evidence=(cause,) if cause is not None and cause is not primary else (),
-            cure=self.cures,
             confirm=translated("collator([dataset[0], dataset[1]]) raises the same error, without a GPU"),
         )
 

@@ -21,9 +21,8 @@ class DatasetScriptUnsupported(LoggedHazard):
                     installed=describe_package(run.environment, "datasets"), path=path.value if path.known else "?"
                 ),
                 certainty=Certainty.CERTAIN if is_file else Certainty.POSSIBLE,
-                cure=self.cures,
                 spans=(path.span() if is_file else trusted.span(), package_version_span(run.environment, "datasets")),
-                confirm=() if is_file else translated("The dataset's repository has a .py file"),
+                confirm=translated("The dataset's repository has a .py file"),
             )
 
 

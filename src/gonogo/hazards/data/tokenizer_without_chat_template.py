@@ -23,7 +23,6 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
                 certainty=Certainty.LIKELY,
                 cure=self.cures[0],
                 spans=(script.place(used).span(), load.place.span(translated("loaded here"))),
-                confirm=self.confirm,
             )
 
 

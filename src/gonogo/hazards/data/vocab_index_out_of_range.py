@@ -70,7 +70,6 @@ class VocabIndexOutOfRange(Hazard):
                     get="gets an id" if len(added) == 1 else "get ids",
                 ),
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
-                cure=self.cures,
                 spans=call.place.span(),
                 confirm=translated("len(tokenizer) after adding is greater than model.config.vocab_size"),
             )

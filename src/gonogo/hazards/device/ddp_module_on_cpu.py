@@ -45,7 +45,6 @@ class DdpModuleOnCpu(Hazard):
             edit = script.inserting_before(statement, f"{node.id}.to({device})") if statement is not None else None
             yield self.finding(
                 self.texts["cause_in_script"].format(device=device, name=node.id),
-                cure=self.cures,
                 spans=(script.place(call.node).span(), made[0].place.span(translated("created here, on the CPU"))),
                 fixes=self.fix(translated("Move the model to the GPU before DDP wraps it"), edit)
                 if edit is not None
@@ -68,13 +67,7 @@ class DdpModuleOnCpu(Hazard):
                         yield self._build_finding(line, Certainty.CERTAIN)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("print({p.device for p in model.parameters()}) just before DDP"),
-        )
+        return self.log_finding(evidence, certainty=certainty)
 
 
 def _judge_certainty(error: LoggedError) -> Certainty | None:

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script
 
 
 class DeviceByGlobalRank(Hazard):
@@ -21,10 +21,7 @@ class DeviceByGlobalRank(Hazard):
             self.texts["cause"].format(
                 rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes
             ),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(script.place(node).span(), launch.nodes.span(), launch.place.span()),
-            confirm=translated("A node does not have more GPUs than processes"),
         )
 
 

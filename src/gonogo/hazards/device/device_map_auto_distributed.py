@@ -133,7 +133,6 @@ class DeviceMapAutoDistributed(Hazard):
                 if devices
                 else translated("several GPUs")
             ),
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("Look for device_map in the from_pretrained call; print(model.hf_device_map)"),
         )
@@ -155,7 +154,6 @@ class DeviceMapAutoDistributed(Hazard):
             ),
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,
-            cure=self.cures,
             spans=frame_spans(
                 (placed, translated("spread over the GPUs here")),
                 (failure.innermost("user") if failure else None, translated("fails here")),

@@ -62,7 +62,6 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     here=mismatch.devices[0],
                     there=mismatch.devices[1],
                 ),
-                cure=self.cures,
                 spans=frame_spans(
                     (innermost_frame(failed.first.device_map_frames, "user"), translated("split here")),
                     (failed.failure.innermost("user"), translated("fails here")),
@@ -78,7 +77,6 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             yield self.log_finding(
                 cut,
                 self.texts["cut_log_cause"],
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )

@@ -109,7 +109,6 @@ class DeviceMismatch(Hazard):
                 cure=_OWNER_CURES[mismatch.likely_tensor],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
-                confirm=translated("Print the device of every tensor on the line that fails"),
             )
 
 

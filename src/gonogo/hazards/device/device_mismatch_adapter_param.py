@@ -16,7 +16,6 @@ class DeviceMismatchAdapterParam(Hazard):
             edit = run.environment.replacing_version("peft", "==0.4.0")
             yield self.finding(
                 self.texts["cause_in_script"].format(version=version.get("< 0.4")),
-                certainty=Certainty.LIKELY,
                 cure=translated("Upgrade: pip install 'peft>=0.4'"),
                 spans=(call.place.span(), version.span(translated("this version"))),
                 fixes=self.fix(translated("Use the first release with the fix"), edit, safe=False)
@@ -40,7 +39,6 @@ class DeviceMismatchAdapterParam(Hazard):
                 mismatch=mismatch.sentence,
                 what=translated("AdaLoRA's ranknum") if is_adalora else translated("the adapter's parameters"),
             ),
-            cure=self.cures,
             certainty=certainty,
             module=mismatch.module,
             parameter="ranknum" if is_adalora else None,

@@ -67,7 +67,6 @@ class DeviceMismatchInputNotMoved(Hazard):
                 self.texts["cause_in_script"].format(
                     factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by
                 ),
-                certainty=Certainty.LIKELY,
                 cure=translated("Create it on the input's device: {factory}(..., device={device})").format(
                     factory=script.qualified(made.call.func), device=device
                 ),

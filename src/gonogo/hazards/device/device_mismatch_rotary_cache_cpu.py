@@ -33,7 +33,6 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
         return self.log_finding(
             evidence,
             self.texts["cause"].format(mismatch=where),
-            cure=self.cures,
             certainty=certainty,
             module=module,
             confirm=translated("Print cos.device and position_ids.device before the line that fails"),

@@ -42,7 +42,6 @@ class GpuFaultReported(Hazard):
                 translated("Xid {number} on the GPU at {gpu}: {what}.").format(
                     number=found.match.group("number"), gpu=found.match.group("gpu"), what=what
                 ),
-                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 extra_evidence=(said,) if said is not None else (),
                 confirm=translated("The line's timestamp matches the failure, and the GPU belongs to this run"),
@@ -51,8 +50,6 @@ class GpuFaultReported(Hazard):
         if said is not None:
             yield self.log_finding(
                 said,
-                self.texts["cause"],
-                cure=self.cures,
                 certainty=Certainty.LIKELY,
                 confirm=translated("dmesg on that machine shows an Xid from the same time"),
             )
@@ -80,7 +77,6 @@ class GpuFaultReported(Hazard):
                 translated("nvidia-smi reports GPU memory faults, or a pending reset: {what}: {value}.").format(
                     what=counted.match.group("what"), value=counted.match.group("value")
                 ),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The volatile error counts rise during the run"),
             )

@@ -79,7 +79,6 @@ class ModuleLeftOnCpu(Hazard):
                 mismatch.evidence,
                 self.texts["cause_in_log"].format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
-                cure=self.cures,
                 module=mismatch.module,
                 confirm=translated("{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part"),
             )

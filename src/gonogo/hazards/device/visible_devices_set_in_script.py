@@ -29,7 +29,6 @@ class VisibleDevicesSetInScript(Hazard):
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=translated("Remove the assignment, and choose the GPUs when the run is launched"),
                 spans=(
                     script.place(statement).span(),
                     run.launch.place.span(translated("the launch starts {n} processes per node").format(n=processes)),

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale_history
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Severity
+from gonogo.hazards.rule import Findings, Hazard
 
 MIN_HARMLESS_LOSS_SCALE = 64
 """From this value on, a dynamic loss scale has room left to fall."""
@@ -24,8 +24,5 @@ class BenignLossScaleWarmup(Hazard):
         yield self.log_finding(
             scale.first,
             self.texts["cause"].format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
-            cure=self.cures,
-            certainty=Certainty.CERTAIN,
-            severity=Severity.NOTE,
             extra_evidence=(scale.last,) if scale.last is not scale.first else (),
         )

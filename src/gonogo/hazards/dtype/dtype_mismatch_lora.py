@@ -23,7 +23,5 @@ class DtypeMismatchLora(Hazard):
             yield self.log_finding(
                 met.evidence,
                 self.texts["cause"].format(where=translated(" during evaluation") if met.is_in_evaluation else ""),
-                cure=self.cures,
                 certainty=Certainty.LIKELY if likely else Certainty.POSSIBLE,
-                confirm=self.texts["confirm"],
             )

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
-from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard
 
 
 class DtypeMismatchLoraQuantized(Hazard):
@@ -19,10 +19,4 @@ class DtypeMismatchLoraQuantized(Hazard):
                 and (met.is_in_quantized_linear or not met.is_in_evaluation)
             ):
                 certainty = Certainty.LIKELY
-            yield self.log_finding(
-                met.evidence,
-                self.texts["cause"],
-                cure=self.cures,
-                certainty=certainty,
-                confirm=translated("The model is loaded with load_in_8bit, load_in_4bit or GPTQ"),
-            )
+            yield self.log_finding(met.evidence, certainty=certainty)

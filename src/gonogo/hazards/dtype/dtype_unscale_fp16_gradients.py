@@ -30,7 +30,6 @@ class DtypeUnscaleFp16Gradients(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.uses_deepspeed is False else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     fp16.span(translated("fp16 mixed precision")),
@@ -48,7 +47,7 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("amp/grad_scaler", "_unscale_grads_"), max_frames=1)
         if evidence:
-            yield self.log_finding(evidence, self.texts["cause_in_log"], certainty=certainty, cure=self.cures)
+            yield self.log_finding(evidence, certainty=certainty)
 
 
 def _is_fp16_dtype(script: Script, node: ast.expr) -> bool:

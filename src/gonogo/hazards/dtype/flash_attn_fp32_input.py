@@ -62,7 +62,6 @@ class FlashAttnFp32Input(Hazard):
                     else translated("the default when no torch_dtype is given")
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     trainer.script.place(trainer.node.func).span(translated("trained here")),
@@ -96,12 +95,7 @@ class FlashAttnFp32Input(Hazard):
             evidence = _find_cut_in_kernel_call(log)
         if evidence is None:
             return
-        yield self.log_finding(
-            evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
-            certainty=Certainty.POSSIBLE if _is_inference_server(log) else certainty,
-        )
+        yield self.log_finding(evidence, certainty=Certainty.POSSIBLE if _is_inference_server(log) else certainty)
 
 
 def _find_cut_in_kernel_call(log: FailureLog) -> LoggedError | None:

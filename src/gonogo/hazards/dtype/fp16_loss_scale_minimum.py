@@ -41,7 +41,6 @@ class Fp16LossScaleMinimum(Hazard):
             self.texts["cause_in_environment"].format(name=run.model.name, family=family),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=self.cures,
             spans=fp16.span(),
         )
 
@@ -51,7 +50,7 @@ class Fp16LossScaleMinimum(Hazard):
         if evidence is None:
             evidence = find_truncated_error(log, ("fp16/loss_scaler", "raise Exception"))
         if evidence:
-            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
+            yield self.log_finding(evidence)
             return
         scale = loss_scale_history(log)
         if scale is None or any(error.role is Role.ROOT for error in log.errors):
@@ -60,8 +59,6 @@ class Fp16LossScaleMinimum(Hazard):
         if scale.stuck or low or has_broken_loss(log):
             yield self.log_finding(
                 scale.last,
-                self.texts["cause"],
-                cure=self.cures,
                 certainty=Certainty.LIKELY if scale.stuck or (low and has_broken_loss(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
                 confirm=translated("The scale keeps falling, down to 1, and the loss is nan or 0"),

@@ -23,10 +23,4 @@ class HalfWeightsOutsideAutocast(Hazard):
             if met.has_frames and not layer and not log.passes(*_LIBRARY_PATHS):
                 continue  # tensors of the user's own code
             sure = met.has_frames and layer and not met.is_in_evaluation and not log.says(_DEEPSPEED)
-            yield self.log_finding(
-                met.evidence,
-                self.texts["cause"],
-                cure=self.cures,
-                certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE,
-                confirm=self.texts["confirm"],
-            )
+            yield self.log_finding(met.evidence, certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE)

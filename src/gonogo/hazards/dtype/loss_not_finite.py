@@ -32,10 +32,8 @@ class LossNotFinite(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                self.texts["cause_in_log"],
                 cure=self._general_cures(is_half_precision=log.says(_HALF_PRECISION_PATTERN)),
                 certainty=certainty,
-                confirm=self.texts["confirm"],
             )
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
@@ -54,7 +52,6 @@ class LossNotFinite(Hazard):
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
             self.texts["cause_in_guarded_run"].format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
-            certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=(self.texts["cure"], *self._general_cures(is_half_precision=_uses_fp16(run))),
             spans=rank_file_span(rank),
@@ -89,7 +86,6 @@ class LossNotFinite(Hazard):
                 if first_nonfinite.inputs_finite is False
                 else "",
             ),
-            certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=self._general_cures(is_half_precision=_uses_fp16(run)),
             spans=rank_file_span(rank),

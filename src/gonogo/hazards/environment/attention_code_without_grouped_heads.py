@@ -2,7 +2,7 @@ from math import prod
 
 from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _INVALID_SHAPE_PATTERN = Pattern(r"shape '\[(?P<shape>[\d, ]{7,60})\]' is invalid for input of size (?P<size>\d{1,12})")
 _HEAD_COUNT_NAMES = ("num_heads", "n_heads", "num_attention_heads")
@@ -27,8 +27,6 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
                 error,
                 self.texts["cause"].format(heads=shape[2], times=times),
                 certainty=Certainty.LIKELY if by_heads else Certainty.POSSIBLE,
-                cure=self.cures,
-                confirm=translated("The model's config.json has num_key_value_heads below num_attention_heads"),
             )
             return
 

@@ -31,7 +31,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(self.cures[:1] if bf16 is not None else ()), *(self.cures[1:2] if tf32.truth else ())),
             spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
-            confirm=() if sure else (self.texts["capability_confirm"],),
+            confirm=self.texts["capability_confirm"],
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -44,7 +44,6 @@ class Bf16Tf32UnsupportedGpu(Hazard):
                 yield self.log_finding(
                     evidence,
                     translated("cuBLAS refuses a bf16 matrix product: GPUs older than Ampere don't support it."),
-                    cure=self.cures,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                     confirm=self.texts["capability_confirm"],
                 )

@@ -23,7 +23,6 @@ class BitsandbytesCpuLibrary(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(version=version, built=", ".join(known[0]), cuda=minor),
-            certainty=Certainty.LIKELY,
             severity=Severity.ERROR if use is not None else Severity.WARNING,
             cure=self.cures[:1],
             spans=(
@@ -31,7 +30,6 @@ class BitsandbytesCpuLibrary(Hazard):
                 package_version_span(environment, "torch", translated("CUDA {cuda}").format(cuda=minor)),
                 use.span() if use is not None else None,
             ),
-            confirm=translated("python -m bitsandbytes fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -46,7 +44,5 @@ class BitsandbytesCpuLibrary(Hazard):
         yield self.log_finding(
             evidence,
             translated("bitsandbytes runs with its CPU library: it found no CUDA library that fits this machine."),
-            cure=self.cures,
             certainty=certainty,
-            confirm=translated("python -m bitsandbytes fails"),
         )

@@ -16,7 +16,6 @@ class BitsandbytesNotInstalled(PackageNotInstalled):
             if _UNDEFINED_BNB_PATTERN.search(error.message) and (last is None or is_library_path(last.path)):
                 yield self.log_finding(
                     error,
-                    self.texts["cause"],
                     cure=translated("pip install bitsandbytes"),
                     certainty=Certainty.LIKELY if last is not None else Certainty.POSSIBLE,
                     confirm=translated('python -c "import bitsandbytes" fails'),

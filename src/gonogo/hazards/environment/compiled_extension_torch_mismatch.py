@@ -37,7 +37,5 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
                     torch=describe_package(environment, "torch"),
                 ),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(package_version_span(environment, name), package_version_span(environment, "torch")),
-                confirm=self.confirm,
             )

@@ -27,9 +27,8 @@ class CudaDriverTooOld(Hazard):
                 driver=driver, cuda=cuda, needs=oldest.driver
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
-            cure=self.cures,
             spans=(package_version_span(environment, "torch"), environment.driver.span()),
-            confirm=() if sure else (self.texts["confirm_in_environment"],),
+            confirm=self.texts["confirm_in_environment"],
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -44,14 +43,11 @@ class CudaDriverTooOld(Hazard):
                 )
                 if served
                 else translated("The driver is older than the CUDA runtime that the program uses."),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
             )
         elif evidence := find_line_or_error(log, self.patterns["probable_driver_error"]):
             yield self.log_finding(
                 evidence,
-                self.texts["cause"],
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE
                 if is_outside_training(log) or find_bf16_or_tf32_refusal(log)
                 else Certainty.LIKELY,

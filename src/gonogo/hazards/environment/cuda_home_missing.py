@@ -20,7 +20,6 @@ class CudaHomeMissing(Hazard):
             return
         yield self.finding(
             self.texts["cause_in_environment"].format(name=built.name),
-            certainty=Certainty.LIKELY,
             cure=(*self.cures, self.texts["cure"]),
             spans=(built.span, environment.toolkit.span(), _base_image(environment)),
             confirm=translated(
@@ -46,13 +45,7 @@ class CudaHomeMissing(Hazard):
             certainty = Certainty.LIKELY
         if evidence is None:
             return
-        yield self.log_finding(
-            evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("nvcc --version fails"),
-        )
+        yield self.log_finding(evidence, certainty=certainty, confirm=translated("nvcc --version fails"))
 
 
 def _base_image(environment: Environment) -> Span | None:

@@ -8,7 +8,7 @@ from gonogo.hazards.environment._surroundings import (
     is_outside_training,
     mentions_training,
 )
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text
 
 _NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
 
@@ -46,11 +46,4 @@ class CudaInitFailedMasquerade(Hazard):
         certainty: Certainty,
         extra_evidence: tuple[LineMatch | LoggedError, ...] = (),
     ) -> Finding:
-        return self.log_finding(
-            evidence,
-            cause,
-            cure=self.cures,
-            certainty=certainty,
-            extra_evidence=extra_evidence,
-            confirm=translated("torch.cuda.is_available() prints False in the environment of the run"),
-        )
+        return self.log_finding(evidence, cause, certainty=certainty, extra_evidence=extra_evidence)

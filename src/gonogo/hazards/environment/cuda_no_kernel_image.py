@@ -31,7 +31,7 @@ class CudaNoKernelImage(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=self.cures[:1],
                 spans=package_version_span(environment, "torch"),
-                confirm=() if sure else (translated("torch.version.cuda is {cuda} where it runs").format(cuda=cuda),),
+                confirm=translated("torch.version.cuda is {cuda} where it runs").format(cuda=cuda),
             )
             return
 
@@ -42,8 +42,6 @@ class CudaNoKernelImage(Hazard):
             warned = log.find(self.patterns["unsupported_gpu_warning"])
             yield self.log_finding(
                 evidence,
-                self.texts["cause_in_log"],
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else _judge_certainty(log, evidence),
                 extra_evidence=(warned,) if warned else (),
             )
@@ -52,15 +50,12 @@ class CudaNoKernelImage(Hazard):
             yield self.log_finding(
                 evidence,
                 translated("PyTorch warns that its build has no kernels for this GPU."),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
             )
         elif evidence := find_line_or_error(log, self.patterns["probable"]):
             yield self.log_finding(
                 evidence,
                 translated("A kernel was built for another architecture, or its binary is damaged."),
-                cure=self.cures,
-                certainty=Certainty.POSSIBLE,
                 confirm=translated("torch.cuda.get_arch_list() does not name the GPU's architecture"),
             )
 

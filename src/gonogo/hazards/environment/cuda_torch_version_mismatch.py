@@ -24,7 +24,6 @@ class CudaTorchVersionMismatch(Hazard):
         yield self.finding(
             self.texts["cause_in_environment"].format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(built.span, package_version_span(environment, "torch"), environment.toolkit.span()),
             confirm=translated("ds_report shows {name} as not installed, so it is compiled when the run starts").format(
                 name=built.name
@@ -45,7 +44,6 @@ class CudaTorchVersionMismatch(Hazard):
             self.texts["toolkit_cause"].format(toolkit=two[0], torch=two[1])
             if len(two) == 2
             else self.texts["rebuilt_extension_cause"],
-            cure=self.cures,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
             confirm=self.texts["confirm_in_log"],
         )
@@ -57,6 +55,5 @@ class CudaTorchVersionMismatch(Hazard):
                 evidence,
                 self.texts["flash_attn_cause"].format(floor=str(found.group(1))),
                 cure=self.cures[:1],
-                certainty=Certainty.LIKELY,
                 confirm=self.texts["flash_attn_confirm"],
             )

@@ -20,7 +20,6 @@ class DeepspeedNotInstalled(PackageNotInstalled):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                self.texts["cause"],
                 certainty=Certainty.LIKELY,
                 cure=(self.texts["interpreter_cure"], self.texts["every_node_cure"]),
                 confirm=translated('python -c "import deepspeed" fails in the environment that trains'),

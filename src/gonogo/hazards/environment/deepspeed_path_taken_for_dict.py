@@ -33,7 +33,6 @@ class DeepspeedPathTakenForDict(Hazard):
             self.texts["cause_in_launch"].format(name=name, path=option.string),
             # A file of the project that is imported before may import TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
-            cure=self.cures,
             spans=(
                 option.span() or launch.place.span(),
                 script.place(statement).span(translated("the order of the imports")),
@@ -46,7 +45,7 @@ class DeepspeedPathTakenForDict(Hazard):
         """argparse's error."""
         line = log.find(_INVALID_DICT_PATTERN)
         if line is not None:
-            yield self.log_finding(line, self.texts["cause_in_log"], cure=self.cures)
+            yield self.log_finding(line)
 
 
 def _import_before_arguments(script: Script) -> tuple[ast.ImportFrom, str] | None:

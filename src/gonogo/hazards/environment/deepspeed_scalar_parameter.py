@@ -24,7 +24,6 @@ class DeepspeedScalarParameter(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(code=ast.unparse(call.node)),
-                cure=self.cures,
                 spans=(call.place.span(), run.environment.field("deepspeed").span(translated("the faulty release"))),
                 fixes=self.fix(translated("Pin deepspeed 0.19.7"), edit, safe=False) if edit is not None else None,
             )
@@ -44,13 +43,7 @@ class DeepspeedScalarParameter(Hazard):
             yield self._build_finding(line, Certainty.LIKELY)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            self.texts["broadcast_cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("DeepSpeed's last frame is _broadcast_model or _zero_init_param"),
-        )
+        return self.log_finding(evidence, self.texts["broadcast_cause"], certainty=certainty)
 
 
 def _creates_scalar_tensor(script: Script, value: ast.expr) -> bool:

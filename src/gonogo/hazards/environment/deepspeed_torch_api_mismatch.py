@@ -37,7 +37,7 @@ class DeepspeedTorchApiMismatch(Hazard):
         """A name removed from PyTorch that DeepSpeed uses; well-known names from any caller."""
         for error in log.errors:
             if self.patterns["removed_from_torch"].search(error.message) and _is_raised_by_deepspeed(error):
-                yield self.log_finding(error, self.texts["cause"], cure=self._cures_for(log))
+                yield self.log_finding(error, cure=self._cures_for(log))
                 return
         if evidence := find_line_or_error(log, self.patterns["known_mismatch"]):
             certainty = Certainty.CERTAIN if log.has("deepspeed") or log.has("elastic") else Certainty.LIKELY
@@ -45,7 +45,6 @@ class DeepspeedTorchApiMismatch(Hazard):
                 certainty = Certainty.POSSIBLE  # timm, apex and others imported torch._six too
             yield self.log_finding(
                 evidence,
-                self.texts["cause"],
                 cure=self._cures_for(log),
                 certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty,
                 confirm=_CONFIRM,
@@ -66,9 +65,7 @@ class DeepspeedTorchApiMismatch(Hazard):
         )
         evidence = bare or cut or find_line_or_error(log, self.patterns["removed_import"])
         if evidence is not None and (log.find(_DEEPSPEED_PATTERN) or log.setup.mentions(r"(?i)deepspeed")):
-            yield self.log_finding(
-                evidence, self.texts["cause"], cure=self._cures_for(log), certainty=Certainty.LIKELY, confirm=_CONFIRM
-            )
+            yield self.log_finding(evidence, cure=self._cures_for(log), certainty=Certainty.LIKELY, confirm=_CONFIRM)
 
 
 def _is_cut_in_own_import(error: LoggedError, code: str) -> bool:

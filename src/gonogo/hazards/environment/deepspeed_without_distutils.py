@@ -6,7 +6,7 @@ from gonogo.hazards.facts.installed import (
     is_complete_training_environment,
     package_version_span,
 )
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run
 
 
 class DeepspeedWithoutDistutils(Hazard):
@@ -21,6 +21,5 @@ class DeepspeedWithoutDistutils(Hazard):
         yield self.finding(
             self.texts["cause"].format(deepspeed=describe_package(environment, "deepspeed"), python=python),
             certainty=certainty_of_package_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
-            cure=(translated("pip install setuptools"), translated("Or use a newer DeepSpeed, or Python 3.11")),
             spans=(package_version_span(environment, "deepspeed"), environment.python.span()),
         )

@@ -28,8 +28,6 @@ class FlashAttnUndefinedSymbol(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(version=wheel, built=named.group(1), torch=torch),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(package_version_span(environment, "flash-attn"), package_version_span(environment, "torch")),
             confirm=translated("import flash_attn_2_cuda fails"),
         )
@@ -38,10 +36,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         """The loader's error about flash-attn's library, or about an unnamed one loaded from flash-attn's frames."""
         if evidence := find_line_or_error(log, _UNDEFINED_SYMBOL_PATTERN):
             yield self.log_finding(
-                evidence,
-                _CAUSE,
-                cure=self.cures,
-                certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
+                evidence, _CAUSE, certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN
             )
             return
         cut = next((error for error, code in truncated_tracebacks(log) if _FLASH_IMPORT_PATTERN.search(code)), None)
@@ -55,7 +50,6 @@ class FlashAttnUndefinedSymbol(Hazard):
         yield self.log_finding(
             bare,
             _CAUSE,
-            cure=self.cures,
             certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.LIKELY,
             confirm=translated("import flash_attn_2_cuda fails on its own"),
         )

@@ -29,7 +29,6 @@ class FlashAttnUnsupportedGpu(Hazard):
             if sglang := find_line_or_error(log, _SGLANG_REFUSAL_PATTERN):
                 yield self.log_finding(
                     sglang,
-                    self.texts["cause_in_log"],
                     cure=self.texts["sglang_cure"],
                     certainty=Certainty.LIKELY,
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),
@@ -39,7 +38,6 @@ class FlashAttnUnsupportedGpu(Hazard):
         yield self.log_finding(
             evidence,
             translated("flash-attn is used on a GPU older than Ampere, for which it has no kernels."),
-            cure=self.cures,
             certainty=Certainty.POSSIBLE if is_outside_training(log) else Certainty.CERTAIN,
             extra_evidence=(old,) if old else (),
             confirm=translated('The run ends with "FlashAttention only supports Ampere GPUs or newer"'),

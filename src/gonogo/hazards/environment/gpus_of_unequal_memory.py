@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_script import has_several_processes_per_node
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run
 
 
 class GpusOfUnequalMemory(Hazard):
@@ -26,8 +26,5 @@ class GpusOfUnequalMemory(Hazard):
                 small=smallest / 2**30,
                 rest=sum(size - smallest for size in sizes) / 2**30,
             ),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=translated("Leave the smaller ones out (CUDA_VISIBLE_DEVICES), or size the batch for them"),
             spans=launch.place.span(),
         )

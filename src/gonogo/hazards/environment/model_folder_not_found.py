@@ -13,5 +13,4 @@ class ModelFolderNotFound(LoggedHazard):
                     certainty=Certainty.LIKELY,
                     cure=self.cures[1],
                     spans=call.place.span(),
-                    confirm=self.confirm,
                 )

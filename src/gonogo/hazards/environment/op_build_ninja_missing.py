@@ -26,15 +26,12 @@ class OpBuildNinjaMissing(Hazard):
         """PyTorch's error; else, as the least likely cause, an unexplained build that ninja may not have started."""
         if evidence := find_line_or_error(log, self.patterns["ninja_missing"]):
             yield self.log_finding(
-                evidence,
-                translated("PyTorch builds extensions with the program ninja, but the process can't find it."),
-                cure=self.cures,
+                evidence, translated("PyTorch builds extensions with the program ninja, but the process can't find it.")
             )
         elif (evidence := find_unexplained_build_failure(log)) and log.find(self.patterns["ninja_ran"]) is None:
             yield self.log_finding(
                 evidence,
                 translated("A DeepSpeed operator was not built; if ninja is missing, the build does not even start."),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,  # the rarest of the causes: listed after the others
                 confirm=(

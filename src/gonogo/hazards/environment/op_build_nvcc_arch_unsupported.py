@@ -57,7 +57,6 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE[:2],
                 spans=(fused.span, environment.toolkit.span(), package_version_span(environment, "torch")),
-                confirm=translated("nvcc --list-gpu-arch does not list the GPU's architecture"),
             )
             return
 
@@ -77,7 +76,6 @@ class OpBuildNvccArchUnsupported(Hazard):
             old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
             yield self.log_finding(
                 evidence,
-                self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 confirm=(

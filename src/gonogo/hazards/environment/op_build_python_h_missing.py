@@ -44,7 +44,6 @@ class OpBuildPythonHMissing(Hazard):
         elif evidence := find_unexplained_build_failure(log):
             yield self.log_finding(
                 evidence,
-                self.texts["cause_in_log"],
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=(

@@ -35,7 +35,5 @@ class PackageCudaBuildMismatch(LoggedHazard):
                     cuda=mine.group(1),
                 ),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(package_version_span(environment, name), package_version_span(environment, "torch")),
-                confirm=self.confirm,
             )

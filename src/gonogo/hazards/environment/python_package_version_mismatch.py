@@ -160,21 +160,15 @@ class PythonPackageVersionMismatch(Hazard):
             if certainty is not None:
                 yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := release_mismatch_line(log)) is not None:
-            yield self.log_finding(
-                said, self.texts["cause"], cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
-            )
+            yield self.log_finding(said, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
-                yield self.log_finding(
-                    line, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
-                )
+                yield self.log_finding(line, certainty=certainty, confirm=_CONFIRM)
         if glob := find_line_or_error(log, _GLOB):
-            yield self.log_finding(
-                glob, self.texts["cause"], cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM
-            )
+            yield self.log_finding(glob, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next(
             (error for error, code in truncated_tracebacks(log) if _is_cut_in_library_import(error, code)), None
         ):

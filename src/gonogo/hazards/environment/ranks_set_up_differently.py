@@ -2,7 +2,7 @@ from gonogo.evidence.guarded.ends import MISMATCH_FACTS, rank_file_span
 from gonogo.evidence.guarded.records import Difference
 from gonogo.evidence.rehearsal.failures import first_few_names, shorten_exception_message
 from gonogo.finding.ranks import ranks_text
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text, translated
+from gonogo.hazards.rule import Findings, GuardedRun, Hazard, Severity, Text, translated
 
 _FACTS = {
     "deepspeed config": translated("the DeepSpeed config"),
@@ -60,7 +60,6 @@ class RanksSetUpDifferently(Hazard):
                     what=named, values=_format_values(difference), details=_describe_details(difference)
                 ),
                 title=translated("The ranks differ in {fact}").format(fact=named),
-                certainty=Certainty.CERTAIN,
                 severity=_severity_of_difference(kind),
                 cure=_CURES[kind],
                 spans=rank_file_span(compared),

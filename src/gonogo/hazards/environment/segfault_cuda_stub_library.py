@@ -44,7 +44,6 @@ class SegfaultCudaStubLibrary(Hazard):
             fixes = (self.fix(translated("remove the folder"), word.edit(""), safe=False),)
         yield self.finding(
             self.texts["cause_in_launch"].format(entry=entry.group(1)),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)").format(
                 entry=entry.group(1)
@@ -63,7 +62,6 @@ class SegfaultCudaStubLibrary(Hazard):
             return
         yield self.finding(
             self.texts["cause_in_environment"].format(entry=entry),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=self.texts["cure"].format(entry=entry),
             spans=(run.launch.place.span() if run.launch is not None else None),
@@ -77,7 +75,6 @@ class SegfaultCudaStubLibrary(Hazard):
         yield self.log_finding(
             evidence,
             self.texts["stub_cause"] if certainty is not Certainty.POSSIBLE else self.texts["crash_cause"],
-            cure=self.cures,
             certainty=certainty,
             confirm=self.texts["confirm"],
         )

@@ -40,13 +40,7 @@ class TorchCpuBuildOnGpus(Hazard):
             certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
             if nccl and not error.frames and not log_mentions(log, _CPU_BUILD):
                 certainty = Certainty.POSSIBLE
-            yield self.log_finding(
-                error,
-                self.texts["cause"],
-                certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty,
-                cure=self.cures,
-                confirm=self.texts["confirm"],
-            )
+            yield self.log_finding(error, certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty)
             return
 
 

@@ -20,7 +20,6 @@ class TorchExtensionBuildLock(Hazard):
             self.texts["cause_in_environment"].format(lock=lock),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if built else Severity.WARNING,
-            cure=self.cures,
             spans=tuple(one.span for one in built),
             confirm=translated("No process is compiling the extension"),
         )
@@ -30,15 +29,11 @@ class TorchExtensionBuildLock(Hazard):
         folder = log.find(_EXTENSIONS_FOLDER_PATTERN)
         waiting = (error for error in (*log.errors, *log.truncated_errors) if error.passes("file_baton.py"))
         if shown := log.find(self.patterns["lock_wait"]) or next(waiting, None):
-            yield self.log_finding(
-                shown, self.texts["cause"], cure=self.cures, extra_evidence=(folder,) if folder else ()
-            )
+            yield self.log_finding(shown, extra_evidence=(folder,) if folder else ())
         elif (last := _find_last_build_line(log)) and not any(error.role is Role.ROOT for error in log.errors):
             if any(self.patterns["progress"].search(line.text) for line in log.lines_after(last.line, len(log.lines))):
                 return
-            yield self.log_finding(
-                last, self.texts["cause"], cure=self.cures, certainty=Certainty.LIKELY, confirm=self.texts["confirm"]
-            )
+            yield self.log_finding(last, certainty=Certainty.LIKELY, confirm=self.texts["confirm"])
 
 
 def _find_last_build_line(log: FailureLog) -> LineMatch | None:

@@ -1,7 +1,7 @@
 from gonogo.evidence.environment.compatibility import first_torch_supporting_python, torch_release
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import are_declared_in_files, package_version_span, version_fixes
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
 
 
 class TorchWithoutWheelForPython(Hazard):
@@ -22,7 +22,6 @@ class TorchWithoutWheelForPython(Hazard):
         newer = first_torch_supporting_python(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
             self.texts["cause"].format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
-            certainty=Certainty.LIKELY,
             cure=(
                 translated("Use Python {last}").format(last=last),
                 translated("Or use torch {newer} or newer, which has wheels for {python}").format(
@@ -35,5 +34,4 @@ class TorchWithoutWheelForPython(Hazard):
             ),
             spans=(package_version_span(environment, "torch"), environment.python.span()),
             fixes=version_fixes(environment, "torch", f">={newer}") if newer else (),
-            confirm=translated("torch comes from PyPI or PyTorch's index"),
         )

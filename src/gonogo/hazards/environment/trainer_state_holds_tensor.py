@@ -18,7 +18,6 @@ class TrainerStateHoldsTensor(IncompatibleVersions):
                 self.texts["tensor_logged_cause"],
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE if own or not error.frames else Certainty.LIKELY,
-                confirm=self.confirm,
             )
             return
 

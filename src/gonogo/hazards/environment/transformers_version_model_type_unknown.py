@@ -64,7 +64,6 @@ class TransformersVersionModelTypeUnknown(Hazard):
             yield self.log_finding(
                 evidence,
                 self._format_cause(next((group for group in said.groups() if group), "") if said else ""),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
             )
             return
@@ -74,7 +73,6 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 yield self.log_finding(
                     error,
                     self._format_cause(_key_of_error(error)),
-                    cure=self.cures,
                     certainty=Certainty.POSSIBLE if outside else certainty,
                     confirm=translated("The key is the model_type of the model's config.json"),
                 )
@@ -82,7 +80,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         cut = next((error for error, code in truncated_tracebacks(log) if _is_cut_in_type_lookup(error, code)), None)
         if cut is not None:
             certainty = Certainty.POSSIBLE if outside else Certainty.LIKELY
-            yield self.log_finding(cut, self._format_cause(""), cure=self.cures, certainty=certainty)
+            yield self.log_finding(cut, self._format_cause(""), certainty=certainty)
             return
         evidence = find_line_or_error(log, _UNKNOWN_TOKENIZER_PATTERN) or find_line_or_error(
             log, self.patterns["missing_class"]
@@ -96,7 +94,6 @@ class TransformersVersionModelTypeUnknown(Hazard):
             yield self.log_finding(
                 evidence,
                 self._format_cause(model.group(1) if model else ""),
-                cure=self.cures,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
                 confirm=translated("config.json's transformers_version is newer than the installed one"),
             )

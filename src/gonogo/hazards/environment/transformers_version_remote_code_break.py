@@ -92,7 +92,6 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         return self.log_finding(
             evidence,
             translated("The model's own code was not written for the installed transformers release."),
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("config.json's transformers_version differs from the installed one"),
         )

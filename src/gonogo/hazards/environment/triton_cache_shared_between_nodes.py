@@ -17,5 +17,4 @@ class TritonCacheSharedBetweenNodes(LoggedHazard):
                     severity=Severity.WARNING,
                     cure=self.cures[:1],
                     spans=folder.span(),
-                    confirm=self.confirm,
                 )

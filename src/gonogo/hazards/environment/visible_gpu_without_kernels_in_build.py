@@ -28,7 +28,5 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
             self.texts["cause"].format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=self.cures,
             spans=run.launch.place.span(),
-            confirm=self.confirm,
         )

@@ -27,6 +27,7 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
                 self.cause_in_script.format(name=script.place(model).text),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
+                confirm=(),
                 spans=call.place.span(),
             )
 

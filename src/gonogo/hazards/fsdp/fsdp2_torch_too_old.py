@@ -21,7 +21,6 @@ class Fsdp2TorchTooOld(LoggedHazard):
                 torch=describe_package(environment, "torch")
             ),
             certainty=certainty_of_package_versions(environment, run, "torch"),
-            cure=self.cures,
             spans=(package_version_span(environment, "torch"), version.span()),
             fixes=version_fixes(environment, "torch", ">=2.6"),
         )

@@ -20,7 +20,6 @@ class Fsdp4bitQuantStorage(LoggedHazard):
             dtype = script.place(compute).text if compute is not None and name in _FLOATS else None
             edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
             yield self.finding(
-                self.texts["cause"],
                 cure=self.texts["cure"].format(dtype=dtype or "torch.bfloat16"),
                 spans=(call.place.span(), kind.span(translated("FSDP is requested here"))),
                 fixes=self.fix(translated("Store the weights as the compute dtype"), edit)

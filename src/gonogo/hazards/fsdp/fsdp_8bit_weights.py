@@ -16,7 +16,6 @@ class Fsdp8bitWeights(LoggedHazard):
                 yield self.finding(
                     self.cause_in_script,
                     certainty=Certainty.LIKELY,
-                    cure=self.cures,
                     spans=(asked.span(), kind.span(translated("FSDP is requested here"))),
                 )
 

@@ -100,13 +100,7 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                     yield self._build_finding(mismatch.evidence, Certainty.LIKELY if likely else Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("The run works with fsdp_offload_params: false"),
-        )
+        return self.log_finding(evidence, certainty=certainty)
 
 
 def _mismatch_message(mismatch: LoggedDeviceMismatch) -> str:

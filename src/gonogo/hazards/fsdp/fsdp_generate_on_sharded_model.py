@@ -22,7 +22,7 @@ class FsdpGenerateOnShardedModel(LoggedHazard):
                 yield self.finding(
                     self.cause_in_script.format(name=model.id),
                     certainty=Certainty.LIKELY,
-                    cure=self.cures,
+                    confirm=(),
                     spans=call.place.span(),
                 )
 

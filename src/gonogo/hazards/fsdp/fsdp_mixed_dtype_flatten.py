@@ -42,7 +42,7 @@ class FsdpMixedDtypeFlatten(Hazard):
                 certainty=Certainty.LIKELY if evidence is cut else Certainty.CERTAIN,
             )
         elif evidence := first_match(log, *_REQUIRES_GRAD):
-            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures)
+            yield self.log_finding(evidence)
         elif evidence := first_match(log, _INTEGER):
             yield self.log_finding(
                 evidence,

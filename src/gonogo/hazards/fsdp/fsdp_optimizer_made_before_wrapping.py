@@ -25,7 +25,6 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                     continue
                 yield self.finding(
                     self.texts["cause"].format(optimizer=call.method, model=model.id),
-                    cure=self.cures,
                     spans=(call.place.span(), wrap.place.span(translated("FSDP wraps the model only here"))),
                     fixes=_move_after_wrapping(self, script, made, statement),
                 )

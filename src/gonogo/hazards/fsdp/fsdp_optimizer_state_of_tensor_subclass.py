@@ -19,6 +19,5 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
         yield self.finding(
             self.texts["cause"].format(name=name.value),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(name.span(), run.accelerate.distributed_type.span()),
         )

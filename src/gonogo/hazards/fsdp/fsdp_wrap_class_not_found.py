@@ -74,9 +74,7 @@ class FsdpWrapClassNotFound(Hazard):
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
                 layer=Text(named.group(1), f" {named.group(1)}") if named else translated("the class to wrap")
             ),
-            cure=self.cures,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
-            confirm=translated("The launch command or accelerate's config file enables FSDP"),
         )
 
 

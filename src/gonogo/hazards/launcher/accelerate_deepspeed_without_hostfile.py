@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Field, Findings, Hazard, Launch, Run, Text, translated
 
 
 class AccelerateDeepspeedWithoutHostfile(Hazard):
@@ -17,8 +17,6 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(count=count),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
             fixes=self.fix(
                 translated("let every machine start its own processes"),
@@ -27,7 +25,6 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             )
             if launch.launcher_options.can_edit("num_machines")
             else None,
-            confirm=translated("/job/hostfile does not exist"),
         )
 
 

@@ -40,7 +40,6 @@ class AccelerateMachinesWithoutAddress(Hazard):
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
                 self.texts["cause"].format(address=address.value, count=count),
-                certainty=Certainty.LIKELY,
                 cure=_CURES["main_process_ip"],
                 spans=(address.span(), machines.span()),
             )

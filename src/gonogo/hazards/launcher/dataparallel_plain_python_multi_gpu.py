@@ -47,7 +47,6 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     if quantized
                     else translated("which replicates it to every GPU in each step"),
                 ),
-                certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if quantized else Severity.WARNING,
                 cure=(
                     self.texts["cure"].format(count=len(visible)),
@@ -124,11 +123,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
-            evidence,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works"),
+            evidence, certainty=certainty, confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works")
         )
 
 

@@ -39,7 +39,6 @@ class DeepspeedEnvNotPropagated(Hazard):
                 are="is" if len(names) == 1 else "are",
                 passed=Text("*, ".join(_PASSED_ON), "*、".join(_PASSED_ON)),
             ),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=translated("Put into .deepspeed_env next to the script (or in ~), one per line: {lines}").format(
                 lines=", ".join(f"{name}=…" for name in names)

@@ -21,8 +21,6 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
             return
         yield self.finding(
             self.texts["cause_in_launch"],
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(
                 launch.place.span(),
                 config.span(translated("the DeepSpeed config")),
@@ -39,13 +37,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         if found is None:
             return
         certain = log.find(_DUMMY_OPTIM_PATTERN) is not None and not has_several_processes(log)
-        yield self.log_finding(
-            found,
-            self.texts["cause_in_log"],
-            cure=self.cures,
-            certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
-            confirm=_CONFIRM,
-        )
+        yield self.log_finding(found, certainty=Certainty.CERTAIN if certain else Certainty.LIKELY, confirm=_CONFIRM)
 
 
 _CONFIRM = (translated("The launch command is python ... without torchrun, deepspeed or accelerate launch"),)

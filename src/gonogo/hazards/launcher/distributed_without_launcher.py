@@ -72,10 +72,7 @@ class DistributedWithoutLauncher(Hazard):
                 missing = _VARIABLE_KEY_PATTERN.search(failure.message)
             if missing is not None:
                 yield self.finding(
-                    self._format_cause(missing.group(1)),
-                    cure=self.cures,
-                    spans=failure_places(failure),
-                    ranks=failed.ranks,
+                    self._format_cause(missing.group(1)), spans=failure_places(failure), ranks=failed.ranks
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -87,9 +84,7 @@ class DistributedWithoutLauncher(Hazard):
             sure = error.type == "ValueError" or any("environ" in frame.code for frame in error.frames)
             if missing is not None and (sure or not error.frames):
                 certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
-                yield self.log_finding(
-                    error, self._format_cause(missing.group(1)), cure=self.cures, certainty=certainty
-                )
+                yield self.log_finding(error, self._format_cause(missing.group(1)), certainty=certainty)
                 return
 
     def _format_cause(self, variable: str) -> Text:

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
+from gonogo.hazards.rule import Findings, Hazard, Pattern, translated
 
 _CANCELLED = Pattern(r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)")
 _CAUSES_AND_CURES = {
@@ -41,10 +41,4 @@ class JobEndedByScheduler(Hazard):
         if found is None:
             return
         why, cure = _CAUSES_AND_CURES[_STATE_SYNONYMS.get(found.match.group("why"), found.match.group("why"))]
-        yield self.log_finding(
-            found,
-            translated("Slurm ended the job: {why}.").format(why=why),
-            cure=cure,
-            certainty=Certainty.LIKELY,
-            confirm=translated("Training continued until then; if it hung earlier, the cause is a different one"),
-        )
+        yield self.log_finding(found, translated("Slurm ended the job: {why}.").format(why=why), cure=cure)

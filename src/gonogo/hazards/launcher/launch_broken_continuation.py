@@ -51,7 +51,6 @@ class LaunchBrokenContinuation(Hazard):
                 if len(breaks) > 1
                 else "",
             ),
-            cure=self.cures,
             spans=tuple(
                 span
                 for one in breaks[:_MAX_SHOWN_BREAKS]

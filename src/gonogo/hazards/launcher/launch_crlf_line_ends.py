@@ -21,7 +21,6 @@ class LaunchCrlfLineEnds(Hazard):
             cure=translated("Give the file Unix line endings: sed -i 's/\\r$//' {path}").format(path=source.path),
             certainty=Certainty.CERTAIN if _carriage_return_has_effect(launch, len(places)) else Certainty.POSSIBLE,
             spans=(first.span(), launch.place.span()),
-            confirm=self.texts["confirm"],
             fixes=self.fix(translated("remove the carriage returns"), *(place.edit("") for place in places)),
         )
 

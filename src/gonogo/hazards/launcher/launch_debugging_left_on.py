@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 _HOST_WAITS_CAUSE = translated("the host waits for every collective, so nothing overlaps with it")
 _COSTS = {
@@ -29,7 +29,6 @@ class LaunchDebuggingLeftOn(Hazard):
                 continue
             yield self.finding(
                 translated("{name}={value}: {cost}.").format(name=name, value=field.value, cost=cost),
-                severity=Severity.WARNING,
                 cure=translated("Remove {name} from the script once the bug it was set for is found").format(name=name),
                 spans=field.span(),
             )

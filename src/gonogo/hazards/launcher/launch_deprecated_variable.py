@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.launch_facts import variable_name_place
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
 _RENAMED = {
@@ -30,7 +30,6 @@ class LaunchDeprecatedVariable(Hazard):
                 translated("{name} is the old name of {new} ({package} {since}).").format(
                     name=name, new=new, package=package, since=since
                 ),
-                severity=Severity.NOTE,
                 cure=(
                     translated("Set {new} instead").format(new=new)
                     if name in _SAME_MEANING

@@ -15,7 +15,6 @@ class LaunchFolderNotFound(Hazard):
         if never is not None and never.command == "cd":
             yield self.finding(
                 self.texts["never"].format(path=never.path, command=never.place.text[:80]),
-                certainty=Certainty.CERTAIN,
                 cure=self._choose_cure(never, launch),
                 spans=(never.place.span(), launch.place.span()),
             )

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run
 
 
 class LaunchFsdpConfigWithDeepspeed(Hazard):
@@ -22,7 +22,5 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
                 where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
                 config=field.value if isinstance(field.value, str) else "",
             ),
-            certainty=Certainty.LIKELY,
-            cure=translated("Use an accelerate config with distributed_type: DEEPSPEED, or remove --deepspeed"),
             spans=(place.span() if place else launch.place.span(), own.span()),
         )

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.launch_facts import variable_name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 
 def _invert_spellings(spellings_by_name: dict[str, str]) -> dict[str, str]:
@@ -69,7 +69,6 @@ class LaunchMisspeltVariable(Hazard):
             word = variable_name_place(field, name)
             yield self.finding(
                 self.texts["cause"].format(name=name, value=field.get("…"), meant=meant),
-                severity=Severity.WARNING,
                 cure=translated("Correct the name to {meant}").format(meant=meant),
                 spans=field.span(translated("no program reads this name")),
                 fixes=self.fix(

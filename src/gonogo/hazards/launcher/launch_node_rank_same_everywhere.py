@@ -55,5 +55,4 @@ class LaunchNodeRankSameEverywhere(Hazard):
             certainty=Certainty.LIKELY,
             cure=translated("Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on"),
             spans=(field.span() or launch.place.span(), launch.place.span()),
-            confirm=translated("The environment does not set NODE_RANK either"),
         )

@@ -1,6 +1,6 @@
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.hazards.facts.launch_facts import split_words
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 # Single-valued options of TrainingArguments, trainers and frameworks: the last one counts.
 _SINGLE_VALUE_OPTIONS = split_words(
@@ -39,7 +39,6 @@ class LaunchOptionGivenTwice(Hazard):
                 translated("--{name} is given {count} times: {earlier}, then {last}, which takes effect.").format(
                     name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]
                 ),
-                severity=Severity.WARNING,
                 cure=translated("Keep only one of them: {all}").format(
                     all=Text(" or ".join(given), " 或 ".join(given))
                 ),

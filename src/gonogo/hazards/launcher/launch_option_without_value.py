@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.launch_facts import split_words
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 # Options of TrainingArguments and frameworks that need a value.
 _OPTIONS_WITH_REQUIRED_VALUE = split_words(
@@ -26,7 +26,6 @@ class LaunchOptionWithoutValue(Hazard):
                 translated("--{name} has no value: argparse stops with “expected one argument”.").format(
                     name=option.name
                 ),
-                certainty=Certainty.LIKELY,
                 cure=translated("Give --{name} a value, or remove it").format(name=option.name),
                 spans=option.word.place.span(),
             )

@@ -37,7 +37,6 @@ class LaunchProgramNotFound(Hazard):
                 else translated("Correct the path; it is relative to the folder that the script runs in")
             ),
             spans=launch.program.span() or launch.place.span(),
-            confirm=() if sure else translated("The script is run from its own folder"),
         )
 
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
 
 
 class LaunchSlurmFewCpus(Hazard):
@@ -24,7 +24,6 @@ class LaunchSlurmFewCpus(Hazard):
                 if workers
                 else "",
             ),
-            severity=Severity.WARNING,
             cure=self.texts["cure"].format(least=-(-processes * (1 + (workers or 1)) // tasks)),
             spans=field.span(),
         )

@@ -31,7 +31,6 @@ class LaunchSlurmTasksMultiply(Hazard):
                 own=own if own is not None else translated("one process per GPU"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
-            cure=self.cures,
             spans=(
                 field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
                 place.span(translated("and each task starts this many processes")) if place else None,

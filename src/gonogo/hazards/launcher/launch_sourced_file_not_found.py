@@ -20,7 +20,6 @@ class LaunchSourcedFileNotFound(Hazard):
             if never.command != "cd":
                 yield self.finding(
                     self.texts["never"].format(path=never.path, command=never.place.text[:80]),
-                    certainty=Certainty.CERTAIN,
                     cure=self._choose_cure(never),
                     spans=(never.place.span(), launch.place.span()),
                 )

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 
 class LaunchTorchDistributedLaunch(Hazard):
@@ -20,8 +20,6 @@ class LaunchTorchDistributedLaunch(Hazard):
                 if launch.launcher_options.get("use_env").known
                 else translated("; it also passes --local-rank to the program")
             ),
-            severity=Severity.NOTE,
-            cure=translated("Use torchrun, and let the program read the environment's LOCAL_RANK"),
             spans=place.span(),
             fixes=self.fix(
                 translated("start with torchrun"), place.edit("torchrun"), launch.launcher_options.removing("use_env")

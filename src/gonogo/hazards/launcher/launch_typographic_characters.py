@@ -42,7 +42,6 @@ class LaunchTypographicCharacters(Hazard):
                 if len(found) > 1
                 else "",
             ),
-            cure=translated('Use ASCII characters instead: -- before an option, " around a value, a plain space'),
             spans=tuple(one.place(at, at + 1).span(_CHARACTER_NAMES[one.text[at]]) for one, at in found[:8]),
             fixes=self.fix(
                 translated("use ASCII characters instead"), *(_replace_with_ascii(one, at) for one, at in found)

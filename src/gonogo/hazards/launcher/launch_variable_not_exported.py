@@ -4,7 +4,7 @@ import msgspec
 
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text, translated
+from gonogo.hazards.rule import Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
 
 _FRAMEWORK_LAUNCH_VARIABLES = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
 _ASSIGNMENT_LINE_PATTERN = Pattern(
@@ -46,8 +46,6 @@ class LaunchVariableNotExported(Hazard):
                     at=command.line,
                     it="it" if len(names) == 1 else "them",
                 ),
-                certainty=Certainty.LIKELY,
-                severity=Severity.WARNING,
                 cure=(
                     *((self.texts["no_empty_line"],) if cut is not None else ()),
                     self.texts["cure"].format(

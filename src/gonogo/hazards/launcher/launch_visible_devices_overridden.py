@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 _MAX_GPUS = 1024
 """More is a typo: no machine has so many."""
@@ -29,7 +29,6 @@ class LaunchVisibleDevicesOverridden(Hazard):
         listed = ",".join(visible)
         yield self.finding(
             self.texts["cause"].format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
-            severity=Severity.WARNING,
             cure=self.texts["cure"].format(visible=listed, name=name),
             spans=(
                 field.span(translated("GPUs {taken} of the machine").format(taken=",".join(taken))),

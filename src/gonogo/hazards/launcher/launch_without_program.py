@@ -23,9 +23,7 @@ class LaunchWithoutProgram(Hazard):
         ):
             return
         yield self.finding(
-            self.texts["cause"].format(launcher=launch.launcher, wanted=wanted),
-            cure=self.cures,
-            spans=launch.place.span(),
+            self.texts["cause"].format(launcher=launch.launcher, wanted=wanted), spans=launch.place.span()
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -35,5 +33,4 @@ class LaunchWithoutProgram(Hazard):
             yield self.log_finding(
                 line,
                 translated("The launcher was given no program to start: its command ended before the program's name."),
-                cure=self.cures,
             )

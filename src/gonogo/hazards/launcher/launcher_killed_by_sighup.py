@@ -28,7 +28,6 @@ class LauncherKilledBySighup(Hazard):
                 if under_nohup
                 else "",
             ),
-            certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
             cure=self.texts["cure"].format(launcher=launch.launcher),
             spans=launch.place.span(),
@@ -47,8 +46,6 @@ class LauncherKilledBySighup(Hazard):
         )
         yield self.log_finding(
             found,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
             confirm=translated("The signal came when a connection was lost or a window was closed"),
         )

@@ -37,7 +37,6 @@ class MoreRanksThanVisibleGpus(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(count=record.ranks_per_node, local=failed.first.local_rank),
-                cure=self.cures,
                 spans=failure_places(failure),
                 ranks=failed.ranks,
             )
@@ -94,7 +93,6 @@ class MoreRanksThanVisibleGpus(Hazard):
             yield self.log_finding(
                 duplicate.evidence,
                 self.texts["cause_in_log"].format(ranks=duplicate.rank_list, counts=counts if known else ""),
-                cure=self.cures,
                 certainty=certainty,
                 confirm=_CONFIRM,
             )
@@ -111,7 +109,6 @@ class MoreRanksThanVisibleGpus(Hazard):
             translated("A rank uses the GPU whose number is its local rank, but there is no such GPU.{counts}").format(
                 counts=counts if known else ""
             ),
-            cure=self.cures,
             certainty=_certainty_of_too_few_gpus(log, evidence, too_many),
             confirm=_CONFIRM,
         )

@@ -88,10 +88,6 @@ class PortInUse(Hazard):
                 translated("Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process"),
             ),
             certainty=certainty,
-            confirm=(
-                translated("ss -ltnp shows what is listening on that port"),
-                translated("The port is the launch's own (MASTER_PORT), not one that vLLM, SGLang or Ray chose"),
-            ),
         )
 
 

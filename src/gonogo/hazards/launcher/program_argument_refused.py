@@ -5,7 +5,7 @@ from gonogo.hazards.facts.launcher_arguments import local_rank_spellings
 from gonogo.hazards.facts.nearest import find_similar_name
 from gonogo.hazards.facts.parsed_fields import required_dataclass_fields
 from gonogo.hazards.facts.program_parser import DeclaredOption, ProgramParser, program_parser
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 _NUMBERS = {"int": int, "float": float}
 
@@ -32,7 +32,7 @@ class ProgramArgumentRefused(Hazard):
                 meant.update({*cure.en.split()} & parser.option_strings if declared is None else ())
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
-                yield self.finding(says, certainty=Certainty.CERTAIN, cure=cure, spans=tuple(spans), parameter=word)
+                yield self.finding(says, cure=cure, spans=tuple(spans), parameter=word)
         yield from self._missing_option_findings(launch, run, parser, meant)
 
     def _missing_option_findings(self, launch: Launch, run: Run, parser: ProgramParser, meant: set[str]) -> Findings:
@@ -61,7 +61,6 @@ class ProgramArgumentRefused(Hazard):
         listed = ", ".join(names)
         yield self.finding(
             translated("The program requires {name}, which the command does not give.").format(name=listed),
-            certainty=Certainty.CERTAIN,
             cure=translated("Give {name} a value").format(name=listed),
             spans=(launch.place.span(), *(declared.call.place.span() for declared in missing)),
             parameter=names[0],
@@ -80,7 +79,6 @@ class ProgramArgumentRefused(Hazard):
         listed = ", ".join(f"--{one.name}" for one in missing)
         yield self.finding(
             translated("The program requires {name}, which the command does not give.").format(name=listed),
-            certainty=Certainty.CERTAIN,
             cure=translated("Give {name} a value").format(name=listed),
             spans=(launch.place.span(), *(one.place.span() for one in missing[:4])),
             parameter=f"--{missing[0].name}",

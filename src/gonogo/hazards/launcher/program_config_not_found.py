@@ -11,7 +11,7 @@ from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.facts.nearest import find_similar_file_name
 from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable, program_parser
 from gonogo.hazards.facts.program_words import argv_index, program_argv
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
 _SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 _READERS = {
@@ -51,7 +51,6 @@ class ProgramConfigNotFound(Hazard):
             near = find_similar_file_name(path, _SUFFIXES)
             yield self.finding(
                 self.texts["cause"].format(path=path),
-                certainty=Certainty.CERTAIN,
                 cure=(
                     self.texts["near"].format(near=os.path.join(os.path.dirname(value), near))
                     if near

@@ -47,7 +47,6 @@ class RendezvousPortZeroHang(Hazard):
                 else "main_process_port:"
             ),
             spans=field.span() or launch.place.span(),
-            confirm=translated("The run hangs after “Initializing TorchBackend”"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -80,7 +79,6 @@ class RendezvousPortZeroHang(Hazard):
         return self.log_finding(
             first,
             self.texts["port_zero_cause"] if port_zero else self.texts["hang_cause"],
-            cure=self.cures,
             certainty=certainty,
             extra_evidence=tuple(one for one in also if one != first),
             confirm=translated("With a fixed port the run continues")

@@ -2,7 +2,7 @@ import ast
 from collections import defaultdict
 
 from gonogo.evidence.script.identifiers import contains_words, is_tensor_gather, last_name, same_code, uses_name
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 _MICRO_BATCH_WORDS = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
 _REDUCING_WORDS = ("reduce", "reduced", "allreduce", "gather", "allgather")
@@ -37,7 +37,6 @@ class LoopLossKeptWithItsGraph(Hazard):
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
                 self.texts["cause"].format(total=ast.unparse(total), loss=value.id),
-                severity=Severity.WARNING,
                 cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
                 spans=(script.place(statement).span(), run_here.place.span(translated("the loss used for training"))),
                 fixes=self.fix(translated("Add the value without its graph"), edit) if edit is not None else None,

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 
 class LoopSchedulerSteppedTwice(Hazard):
@@ -24,9 +24,7 @@ class LoopSchedulerSteppedTwice(Hazard):
                 edit = script.removing_statement(statement) if plain and statement is not None else None
                 yield self.finding(
                     self.texts["cause"].format(name=script.place(call.node.func).text.removesuffix(".step")),
-                    severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,
-                    cure=translated("Remove this call"),
                     spans=(call.place.span(), made.place.span(translated("DeepSpeed steps the scheduler"))),
                     fixes=self.fix(translated("Leave the scheduler's step to the engine"), edit, safe=False)
                     if edit is not None

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
 _SLOWER_IMPLEMENTATIONS = {"sdpa", "eager"}
 _KERNELS_BY_IMPLEMENTATION = {"flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa"}
@@ -21,8 +21,5 @@ class AttentionImplementationNotUsed(Hazard):
             translated("{model} is set to {asked}, but its attention ran as {seen}.").format(
                 model=run.model, asked=run.asked.attention, seen=", ".join(run.attention)
             ),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )

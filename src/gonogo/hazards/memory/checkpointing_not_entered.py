@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 
 class CheckpointingNotEntered(Hazard):
@@ -10,8 +10,5 @@ class CheckpointingNotEntered(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(model=runs[0][1].model, steps=runs[0][0].steps),
-            certainty=Certainty.LIKELY,
-            severity=Severity.WARNING,
-            cure=self.cures,
             ranks=tuple(rank.rank for rank, _ in runs),
         )

@@ -78,10 +78,9 @@ class CpuRamOomKilled(Hazard):
                 memory=_describe_last_memory(run, rank, total),
             ),
             certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
-            cure=self.cures,
             spans=rank_file_span(rank),
             ranks=(rank.rank,),
-            confirm=() if kills else (translated("dmesg -T on that machine says 'Out of memory: Killed process'"),),
+            confirm=translated("dmesg -T on that machine says 'Out of memory: Killed process'"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:

@@ -51,7 +51,6 @@ class DevShmBusError(Hazard):
                 count=count,
                 ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else "",
             ),
-            certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=small.cure,
             spans=(small.place.span(), workers.span()),
@@ -69,7 +68,6 @@ class DevShmBusError(Hazard):
             return
         yield self.finding(
             self.texts["cause_in_environment"].format(size=size / 2**20, count=count),
-            certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, translated("Or set dataloader_num_workers to 0")),
             spans=(workers.span(), environment.dev_shm.span()),
             confirm=translated("df -h /dev/shm shows this size where training runs"),
@@ -94,7 +92,6 @@ class DevShmBusError(Hazard):
                 needed=size(loading.held_bytes * ranks),
                 given=size(record.shm_bytes),
             ),
-            certainty=Certainty.LIKELY,
             ranks=(fullest.rank,),
             cure=(
                 self.texts["cure"].format(needed=size(loading.held_bytes * ranks)),
@@ -111,8 +108,6 @@ class DevShmBusError(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=certainty,
             confirm=translated(
                 "df -h /dev/shm shows a size of 64M, or Use% at 100%; the run passes with dataloader_num_workers: 0"

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding.words import size
 from gonogo.hazards.memory._logged_shortage import find_logged_shortage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
+from gonogo.hazards.rule import Findings, Hazard, translated
 
 
 class GpuHeldByAnotherProcess(Hazard):
@@ -15,7 +15,4 @@ class GpuHeldByAnotherProcess(Hazard):
             translated("{sizes}. Other processes held {others} of it.").format(
                 sizes=short.sizes, others=size(short.others)
             ),
-            certainty=Certainty.LIKELY,
-            cure=self.cures,
-            confirm=translated("nvidia-smi lists that process before the run starts"),
         )

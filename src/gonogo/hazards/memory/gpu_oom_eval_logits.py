@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for_kind, find_logged_shortage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, Severity, Text, translated
 
 _EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
@@ -47,9 +47,7 @@ class GpuOomEvalLogits(Hazard):
                     if isinstance(vocabulary, int)
                     else translated("one number per vocabulary entry ")
                 ),
-                certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=self.cures,
                 spans=(
                     place.span() if place is not None else trainer.place.span(),
                     load.place.span(translated("a language model")),

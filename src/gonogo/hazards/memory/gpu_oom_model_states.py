@@ -51,7 +51,6 @@ class GpuOomModelStates(Hazard):
             self.texts["cause_in_environment"].format(
                 name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30
             ),
-            cure=self.cures,
             spans=run.launch.place.span(),
         )
 

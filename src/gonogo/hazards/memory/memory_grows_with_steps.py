@@ -48,7 +48,6 @@ class MemoryGrowsWithSteps(Hazard):
                 cure=_GPU_MEMORY_CURE if what == "gpu-memory" else _HOST_MEMORY_CURE,
                 spans=rank_file_span(rank),
                 ranks=tuple(sorted({*ranks, *died})),
-                confirm=() if died else (translated("The memory keeps growing over the next hundred steps"),),
             )
 
     def _growth_text(self, rank: GuardedRank, warning: WarningRecord, place: Text, ranks: tuple[int, ...]) -> Text:

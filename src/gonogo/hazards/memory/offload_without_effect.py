@@ -6,7 +6,7 @@ from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Text, translated
 
 _TENSOR_PLACE_LABELS = {
     "parameter": translated("parameters"),
@@ -29,8 +29,6 @@ class OffloadWithoutEffect(Hazard):
                         steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer
                     ),
                     certainty=Certainty.LIKELY,
-                    severity=Severity.WARNING,
-                    cure=self.cures,
                     ranks=(rank.rank,),
                 )
                 return
@@ -48,9 +46,6 @@ class OffloadWithoutEffect(Hazard):
                         parameters=census.offload_parameters,
                         optimizer=census.offload_optimizer,
                     ),
-                    certainty=Certainty.CERTAIN,
-                    severity=Severity.WARNING,
-                    cure=self.cures,
                     spans=rank_file_span(rank),
                     ranks=tuple(
                         one.rank

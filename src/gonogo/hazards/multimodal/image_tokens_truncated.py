@@ -66,7 +66,6 @@ class ImageTokensTruncated(LoggedHazard):
                 pixels=pixels[0], tokens=most // PIXELS_PER_TOKEN, limit=limit[0], length=length
             ),
             certainty=Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(limit[1].span(), pixels[1].span(), launch.place.span()),
             confirm=translated("The data has images of that size"),
         )

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _TOKENIZATION_MISMATCH_PATTERN = Pattern(r"tokenization mismatch: (?P<counted>\d{1,6}) vs\.? (?P<there>\d{1,6})")
 
@@ -19,7 +19,4 @@ class LlavaTokenizationMismatch(Hazard):
             if match is not None
             else self.title,
             certainty=Certainty.LIKELY if log.says(_NO_LOSS) else Certainty.POSSIBLE,
-            severity=Severity.WARNING,
-            cure=self.cures,
-            confirm=translated("The warning appears for most samples, and the loss is 0"),
         )

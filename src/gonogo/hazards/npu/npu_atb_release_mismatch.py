@@ -25,10 +25,8 @@ class NpuAtbReleaseMismatch(LoggedHazard):
         activated = [line for line in lines if _ACTIVATION_PATTERN.search(line.code)]
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(
-                self.texts["cause"],
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE[:1],
                 spans=(sourced[-1].place().span(), activated[-1].place().span(translated("activated here"))),
-                confirm=self.confirm,
             )

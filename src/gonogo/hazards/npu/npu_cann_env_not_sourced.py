@@ -23,7 +23,6 @@ class NpuCannEnvNotSourced(Hazard):
             self.texts["cause_in_launch"].format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
-            cure=self.cures,
             spans=launch.variables[variable].span() or launch.place.span(),
             confirm=translated("echo $ASCEND_HOME_PATH prints nothing"),
         )
@@ -64,7 +63,6 @@ class NpuCannEnvNotSourced(Hazard):
         yield self.log_finding(
             found,
             translated("The process does not find CANN: its set_env.sh was not sourced where the process was started."),
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("echo $ASCEND_HOME_PATH prints nothing there"),
         )

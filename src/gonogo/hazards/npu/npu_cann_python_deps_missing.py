@@ -24,7 +24,6 @@ class NpuCannPythonDepsMissing(Hazard):
             translated("CANN's operator compiler imports {missing}, which this environment does not have.").format(
                 missing=", ".join(missing)
             ),
-            certainty=Certainty.LIKELY,
             cure=(translated("pip install {missing}").format(missing=" ".join(missing)), self.cures[1]),
             spans=(place.span() if place is not None else None),
             confirm=translated("After sourcing set_env.sh, python -c 'import te, tbe' fails"),
@@ -50,7 +49,6 @@ class NpuCannPythonDepsMissing(Hazard):
             self.texts["cause"].format(
                 module=Text(module.group(1), f" {module.group(1)}") if module else translated("a package")
             ),
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("After sourcing set_env.sh, python -c 'import te, tbe' fails with a missing module"),
         )

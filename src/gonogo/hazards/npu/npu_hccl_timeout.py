@@ -28,7 +28,6 @@ class NpuHcclTimeout(Hazard):
                 nodes=nodes,
                 default=translated(" (the default)") if seconds is None else "",
             ),
-            certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=translated("export HCCL_CONNECT_TIMEOUT=1200 on all nodes"),
             spans=field.span() or launch.place.span(),
@@ -53,7 +52,6 @@ class NpuHcclTimeout(Hazard):
             self.texts["cause_in_log"].format(
                 when=self.texts["connect_timed_out"] if connect else self.texts["completing"]
             ),
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("All ranks report the timeout, and none reports another error before it"),
         )

@@ -40,5 +40,6 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],
+            confirm=(),
             spans=(package_version_span(environment, "torch-npu"), package_version_span(environment, "transformers")),
         )

@@ -16,7 +16,6 @@ class NpuTorchNpuVersionRegression(Hazard):
                     continue
                 yield self.finding(
                     self.texts["cause_in_environment"].format(value=mapped.value),
-                    certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=(self.texts["cure"], translated("Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0")),
                     spans=(place.span() if place is not None else None, mapped.span()),
@@ -34,7 +33,6 @@ class NpuTorchNpuVersionRegression(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 self.texts["cause_in_log"].format(where=mismatch.sentence, version=f" {version}" if version else ""),
-                cure=self.cures,
                 certainty=certainty,
                 confirm=self.texts["confirm"],
             )

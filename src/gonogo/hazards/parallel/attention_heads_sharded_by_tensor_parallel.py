@@ -42,7 +42,6 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
     def _build_finding(self, failed_group: FailedRanks, cause: Text) -> Finding:
         return self.finding(
             cause,
-            cure=self.cures,
             spans=failure_places(failed_group.failure),
             ranks=failed_group.ranks,
             module=failed_group.failure.module,

@@ -26,9 +26,9 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             return
         asked = next(size for size in sizes if (integer_value(size) or 1) > 1)
         yield self.finding(
-            self.texts["cause"],
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
+            confirm=(),
             spans=(launch.place.span(), asked.span()),
             fixes=self.fix(
                 translated("set CUDA_DEVICE_MAX_CONNECTIONS=1"),

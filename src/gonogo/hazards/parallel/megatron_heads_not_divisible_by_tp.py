@@ -26,7 +26,6 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
                     heads=heads, key=key, size=size
                 ),
                 certainty=Certainty.CERTAIN if own and key == "num_attention_heads" else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(tensor.span(), given.span() if given.known else None),
             )
             return

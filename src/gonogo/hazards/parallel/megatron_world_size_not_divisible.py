@@ -40,7 +40,6 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
                 continue  # its default differs between releases
             yield self.finding(
                 self.texts["cause"].format(product=product, sizes=" x ".join(map(str, known)), world=world),
-                cure=self.cures,
                 spans=(*(field.span() for field in fields if field.known), launch.world_size.span()),
             )
             return

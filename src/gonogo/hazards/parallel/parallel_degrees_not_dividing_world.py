@@ -31,6 +31,5 @@ class ParallelDegreesNotDividingWorld(LoggedHazard):
                 product=product, world=world
             ),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(*(field.span() for field in given if field.known), launch.world_size.span()),
         )

@@ -32,6 +32,5 @@ class PipelineLayersNotDivisible(LoggedHazard):
         yield self.finding(
             self.texts["cause"].format(layers=layers, size=size),
             certainty=Certainty.CERTAIN if given.known else Certainty.LIKELY,
-            cure=self.cures,
             spans=(stages.span(), given.span() if given.known else None),
         )

@@ -19,6 +19,5 @@ class SequenceNotDivisibleByTp(LoggedHazard):
             return
         yield self.finding(
             self.texts["cause"].format(length=count, splits=splits, tp=tp, cp=cp),
-            cure=self.cures,
             spans=(length.span(), tensor.span() if tensor.known else None, context.span() if context.known else None),
         )

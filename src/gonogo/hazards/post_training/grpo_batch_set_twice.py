@@ -12,6 +12,5 @@ class GrpoBatchSetTwice(LoggedHazard):
         yield self.finding(
             self.cause,
             certainty=Certainty.LIKELY if run.framework == "ms-swift" else Certainty.CERTAIN,
-            cure=self.cures,
             spans=tuple(field.span() for field in both),
         )

@@ -27,7 +27,7 @@ class RewardFunctionSignature(LoggedHazard):
                         script.first_line_place(function).span(),
                         call.place.span(translated("the trainer that calls it")),
                     ),
-                    confirm=() if version else self.confirm,
+                    confirm=self.confirm,
                 )
 
 

@@ -20,7 +20,6 @@ class TeacherStudentVocabSizesDiffer(LoggedHazard):
         yield self.finding(
             self.texts["cause"].format(teacher=teacher, student=student),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(field.span(), run.arguments.model.span(), launch.place.span()),
             confirm=translated("This release of the trainer neither truncates nor resizes the logits"),
         )

@@ -22,9 +22,7 @@ class ModuleOffPythonPath(Hazard):
                 cure=_choose_cures(launch, each, value),
                 spans=(each.script.place(each.node).span(), launch.place.span()),
                 fixes=self.fix(title, *edits, safe=False) if edits else (),
-                confirm=()
-                if each.surely and launch.cwd_known
-                else translated("python -c 'import {name}' fails in the program's folder").format(name=each.name),
+                confirm=translated("python -c 'import {name}' fails in the program's folder").format(name=each.name),
             )
 
 

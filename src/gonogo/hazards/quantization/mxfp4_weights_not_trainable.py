@@ -19,7 +19,6 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
                 self.texts["cause"].format(model=name.value),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
-                cure=self.cures,
                 spans=call.place.span(),
                 confirm=translated("pip show kernels finds it, and triton is 3.4 or newer"),
             )

@@ -42,7 +42,6 @@ class QuantizedLoadStateDictCpu(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(version=run.environment.field("transformers").get("< 4.31")),
-                certainty=Certainty.LIKELY,
                 cure=(
                     translated("Set load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
                     translated("Or upgrade transformers (4.31 and later load the adapter only)"),
@@ -72,8 +71,6 @@ class QuantizedLoadStateDictCpu(Hazard):
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            self.texts["cause"],
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("The traceback goes through _load_best_model or load_state_dict"),
         )

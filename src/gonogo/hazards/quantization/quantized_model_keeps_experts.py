@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import facts_of_ranks_with_steps
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord
 
 _MIN_UNQUANTIZED_FRACTION = 0.2
 """A share of all parameters: every quantized model keeps less than that unquantized (heads, projectors, routers)."""
@@ -22,9 +22,6 @@ class QuantizedModelKeepsExperts(Hazard):
                     share=left / run.parameters,
                     largest=largest,
                 ),
-                certainty=Certainty.CERTAIN,
-                severity=Severity.WARNING,
-                cure=self.cures,
                 ranks=(rank.rank,),
                 module=run.unquantized[0].module,
             )

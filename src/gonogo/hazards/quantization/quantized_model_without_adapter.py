@@ -27,7 +27,6 @@ class QuantizedModelWithoutAdapter(LoggedHazard):
             yield self.finding(
                 translated("The model is loaded quantized, but no adapter is attached: the Trainer refuses it."),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(call.place.span(), trainer.place.span(translated("trained here"))),
                 confirm=translated("The model that reaches the Trainer is not a PeftModel"),
             )

@@ -34,7 +34,6 @@ class QuantizedModelWrongDeviceMap(Hazard):
             yield self.finding(
                 self.texts["cause"].format(given=script.place(node).text, gpu=fixed),
                 certainty=Certainty.CERTAIN if run.uses_deepspeed is False else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(
                     place.span() if place is not None else load.place.span(),
                     run.launch.place.span(translated("the launch starts several processes per node")),

@@ -26,9 +26,7 @@ class QuantizedWeightsGivenToConverter(LoggedHazard):
                         f"（[{match.group('got')}] 对 [{match.group('expected')}]）",
                     )
                 ),
-                cure=self.cures,
                 certainty=Certainty.LIKELY if quantized or "megatron param" in text else Certainty.POSSIBLE,
-                confirm=self.confirm,
             )
             return
 

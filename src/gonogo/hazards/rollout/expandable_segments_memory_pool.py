@@ -26,7 +26,6 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
         yield self.finding(
             self.texts["cause"].format(name=name),
             certainty=Certainty.CERTAIN if refuses and field.reason is None else Certainty.LIKELY,
-            cure=self.cures,
             spans=(field.span(), on.span(), mode.span()),
             confirm=() if refuses else self.texts["confirm"],
         )

@@ -18,8 +18,6 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
                 yield self.finding(
                     self.texts["cause"].format(name=name),
                     certainty=Certainty.LIKELY,
-                    cure=self.cures,
                     spans=(field.span(), launch.place.span()),
-                    confirm=self.confirm,
                 )
                 return

@@ -27,7 +27,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),
-            confirm=() if sure else (self.texts["check_verl_version"],) if filled is None else self.confirm,
+            confirm=(self.texts["check_verl_version"],) if filled is None else self.confirm,
         )
 
 

@@ -16,7 +16,6 @@ class RolloutBatchedTokensBelowModelLen(LoggedHazard):
         yield self.finding(
             self.texts["cause"].format(prompt=prompt.value, response=response.value, tokens=tokens.value),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(tokens.span or response.span or prompt.span, response.span, launch.place.span()),
             confirm=translated("The engine's max_model_len is prompt + response length"),
         )

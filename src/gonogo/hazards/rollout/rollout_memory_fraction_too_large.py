@@ -69,7 +69,6 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
             if refused is not None:
                 yield self.finding(
                     _GPU_MEMORY_TAKEN_CAUSE.format(whole=refused.group("whole"), free=refused.group("free")),
-                    cure=self.cures,
                     spans=failure_places(failed.failure),
                     ranks=failed.ranks,
                 )

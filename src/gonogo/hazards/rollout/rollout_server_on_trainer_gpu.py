@@ -22,13 +22,12 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
             yield self.finding(
                 self.texts["cause"].format(both=", ".join(both) if both else "0"),
                 certainty=Certainty.CERTAIN if both else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(
                     line.place().span(),
                     launch.place.span(translated("the trainer")),
                     launch.visible_devices.span(),
                 ),
-                confirm=() if both else self.confirm,
+                confirm=self.confirm,
             )
 
 

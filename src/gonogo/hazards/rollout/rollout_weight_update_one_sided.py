@@ -19,7 +19,7 @@ class RolloutWeightUpdateOneSided(Hazard):
                 cure=self.texts["thread"] if alone else self.texts["request_and_broadcast_cure"],
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
-                confirm=() if alone else self.texts["confirm"],
+                confirm=self.texts["confirm"],
             )
 
 

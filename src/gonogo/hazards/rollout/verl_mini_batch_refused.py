@@ -28,7 +28,5 @@ class VerlMiniBatchRefused(LoggedHazard):
         yield self.finding(
             cause,
             certainty=sure,
-            cure=self.cures,
             spans=(mini.span or batch.span, batch.span if mini.span else None, launch.place.span()),
-            confirm=() if sure is Certainty.CERTAIN else self.confirm,
         )

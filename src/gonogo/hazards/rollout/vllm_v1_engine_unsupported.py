@@ -18,7 +18,6 @@ class VllmV1EngineUnsupported(LoggedHazard):
                 trl=trl.get("< 0.16"), vllm=vllm.get(">= 0.8")
             ),
             certainty=Certainty.LIKELY,
-            cure=self.cures,
             spans=(vllm.span(), trl.span(), run.arguments.get("use_vllm").span(), run.launch.place.span()),
             confirm=translated("VLLM_USE_V1 is not set to 0 in the environment of the processes"),
         )

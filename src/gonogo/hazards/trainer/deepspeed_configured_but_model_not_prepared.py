@@ -14,5 +14,5 @@ class DeepspeedConfiguredButModelNotPrepared(LoggedHazard):
         for call in script.calls("*.backward"):
             func = call.node.func
             if isinstance(func, ast.Attribute) and "accelerate.Accelerator" in script.kinds_of(func.value):
-                yield self.finding(self.cause, certainty=Certainty.LIKELY, cure=self.cures, spans=call.place.span())
+                yield self.finding(self.cause, certainty=Certainty.LIKELY, spans=call.place.span())
                 return

@@ -20,5 +20,5 @@ class MsSwiftReadsOptimizerPlaceholder(LoggedHazard):
                 place.span(translated("the optimizer block")) if (place := run.config.key_place("optimizer")) else None,
                 launch.place.span(),
             ),
-            confirm=() if sure else self.confirm,
+            confirm=self.confirm,
         )

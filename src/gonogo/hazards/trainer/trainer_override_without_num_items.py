@@ -21,7 +21,6 @@ class TrainerOverrideWithoutNumItems(Hazard):
                 edit = _add_parameter_edit(script, method)
                 yield self.finding(
                     self.texts["cause"].format(version=version.get(">= 4.46"), owner=owner.name, name=name),
-                    cure=translated("Add a num_items_in_batch parameter with a default value"),
                     spans=(
                         script.first_line_place(method).span(),
                         version.span(translated("transformers has passed num_items_in_batch since 4.46")),

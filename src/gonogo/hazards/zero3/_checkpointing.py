@@ -161,5 +161,5 @@ def double_recomputation_findings(
             stage_span(run),
         ),
         fixes=fixes,
-        confirm=() if how.reentrant else (translated("transformers is older than 5"),),
+        confirm=translated("transformers is older than 5"),
     )

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import is_engine, source_text
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
 
 
 class DsBackwardPastEngine(Hazard):
@@ -17,9 +17,6 @@ class DsBackwardPastEngine(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                self.texts["cause_in_log"],
-                cure=self.cures,
-                certainty=Certainty.LIKELY,
                 confirm=translated("The traceback does not go through backward in deepspeed/runtime/engine.py"),
             )
 
@@ -56,9 +53,8 @@ class DsBackwardPastEngine(Hazard):
                     else translated(" before 0.18.3"),
                 ),
                 certainty=Certainty.CERTAIN if older else Certainty.LIKELY,
-                severity=Severity.ERROR,
                 cure=translated("Call {engine}.backward({loss})").format(engine=engine, loss=receiver.id),
                 spans=(call.place.span(), step.place.span(translated("the engine steps here")), version.span()),
                 fixes=self.fix(translated("Let the engine run the backward"), edit, safe=False) if edit else None,
-                confirm=() if older else (translated("DeepSpeed is older than 0.18.3"),),
+                confirm=translated("DeepSpeed is older than 0.18.3"),
             )

@@ -4,18 +4,7 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
 from gonogo.hazards.facts.rank_tests import find_single_rank_test, removable_rank_condition
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, source_text
-from gonogo.hazards.rule import (
-    Certainty,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    RehearsalRecord,
-    Run,
-    Script,
-    Severity,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
 
 class DsCheckpointSavedOnOneRank(Hazard):
@@ -61,7 +50,6 @@ class DsCheckpointSavedOnOneRank(Hazard):
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_behind_option(script, call.node)
                 else Certainty.CERTAIN,
-                severity=Severity.ERROR,
                 cure=self.texts["call_on_all_ranks"],
                 spans=(call.place.span(), script.place(test).span(translated("only one rank gets here"))),
                 fixes=self.fix(translated("Save on all ranks"), edit, safe=False) if edit else None,

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 
 class DsOwnOptimizerStepped(Hazard):
@@ -25,9 +25,6 @@ class DsOwnOptimizerStepped(Hazard):
                     continue
                 yield self.finding(
                     self.texts["cause"].format(code=source_text(script, call.node), stage=run.zero_stage),
-                    certainty=Certainty.CERTAIN,
-                    severity=Severity.ERROR,
-                    cure=translated("Call engine.step() instead, and drop optimizer.zero_grad()"),
                     spans=(
                         call.place.span(),
                         script.place(given).span(translated("passed to the engine here")),

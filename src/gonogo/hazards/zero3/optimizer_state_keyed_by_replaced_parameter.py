@@ -9,8 +9,5 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
         if launch.framework != "ms-swift" or name.string != "muon" or launch.options.get("deepspeed").absent:
             return
         yield self.finding(
-            self.texts["cause"],
-            certainty=Certainty.LIKELY,
-            cure=self.cures[:2],
-            spans=(name.span(), launch.options.get("deepspeed").span()),
+            certainty=Certainty.LIKELY, cure=self.cures[:2], spans=(name.span(), launch.options.get("deepspeed").span())
         )

@@ -14,6 +14,5 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
         for call in gathering_trainers(script, run):
             yield self.finding(
                 self.texts["cause"].format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
-                cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), deepspeed.span(), stage_span(run)),
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, source_text, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
@@ -16,8 +16,6 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, call.node.func) + "()"),
-                certainty=Certainty.LIKELY,
-                severity=Severity.ERROR,
                 cure=(
                     translated("Save the adapter, and merge it in a separate process without ZeRO-3"),
                     self.texts["cure"].format(
@@ -25,5 +23,4 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
                     ),
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=translated("The model was loaded while ZeRO-3 was on"),
             )

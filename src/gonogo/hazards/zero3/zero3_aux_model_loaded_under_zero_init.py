@@ -32,8 +32,6 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(what=what),
-                certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("The metric is computed in the training run"),
             )
@@ -59,7 +57,7 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 and error.passes(*_LOADING_FRAMES)
             ]
         for evidence, certainty in found[:1]:
-            yield self.log_finding(evidence, self.texts["cause_in_log"], cure=self.cures, certainty=certainty)
+            yield self.log_finding(evidence, certainty=certainty)
 
 
 def _metric_model_loads(script: Script) -> Iterator[tuple[Call, str]]:

@@ -10,7 +10,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._loading import assigned_variable, is_zero3_configured_at, model_loads
 
 
@@ -31,11 +31,7 @@ class Zero3CopyOfPartitionedModel(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, call.node)),
-                certainty=Certainty.LIKELY,
-                severity=Severity.ERROR,
-                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
-                confirm=translated("The copy is run, or its weights are read"),
             )
 
 

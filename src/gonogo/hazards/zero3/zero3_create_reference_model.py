@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
@@ -13,9 +13,5 @@ class Zero3CreateReferenceModel(Hazard):
             if known is False or is_under_zero_condition(script, call.node):
                 continue
             yield self.finding(
-                self.texts["cause"],
-                certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
-                severity=Severity.ERROR,
-                cure=translated("Load the reference model with from_pretrained instead, and pass it as ref_model"),
-                spans=(call.place.span(), stage_span(run)),
+                certainty=Certainty.CERTAIN if known else Certainty.LIKELY, spans=(call.place.span(), stage_span(run))
             )

@@ -43,7 +43,6 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         return self.finding(
             self.texts["term_cause"].format(term=source_text(script, use.node), module=source_text(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
-            cure=self.cures,
             spans=(
                 script.place(use.node).span(translated("empty under ZeRO-3")),
                 script.place(loss_statement).span(translated("the loss includes it"))
@@ -77,7 +76,6 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
                     else translated("a parameter"),
                     place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
                 ),
-                cure=self.cures,
                 spans=frame_spans(
                     (term, translated("parameters are used here, partitioned")),
                     (failure.innermost("user"), translated("the backward that fails")),
@@ -107,7 +105,6 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         return self.log_finding(
             evidence,
             self.texts["empty_gradient_cause"].format(function=function),
-            cure=self.cures,
             certainty=certainty,
             confirm=self.texts["confirm"],
         )

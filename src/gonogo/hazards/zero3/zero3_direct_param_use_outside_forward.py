@@ -53,7 +53,6 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                     code=source_text(script, use.node), module=source_text(script, use.module), operator=operator
                 ),
                 certainty=Certainty.CERTAIN if sure and operator in _MATMUL_FUNCTIONS else Certainty.LIKELY,
-                cure=self.cures,
                 spans=(script.place(use.node).span(), stage_span(run)),
                 confirm=() if sure else (translated("The module belongs to the model that is trained"),),
             )
@@ -75,7 +74,6 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                     translated("Outside a forward, gather it: with deepspeed.zero.GatheredParameters([weight])"),
                 ),
                 certainty=certainty,
-                confirm=translated("The same run passes under ZeRO-2, and the failing line uses some_module.weight"),
             )
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import is_in_gathered_parameters, is_under_zero_condition, source_text, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at
 
 
@@ -20,14 +20,10 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             edit = script.replacing(node, source_text(script, layer, 500) + ".num_embeddings")
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, node)),
-                certainty=Certainty.LIKELY,
-                severity=Severity.WARNING,
-                cure=translated("Use get_input_embeddings().num_embeddings, or model.config.vocab_size"),
                 spans=(script.place(node).span(), stage_span(run)),
                 fixes=self.fix(translated("Read the layer's num_embeddings"), edit, safe=False)
                 if edit and method == "get_input_embeddings"
                 else None,
-                confirm=translated("The size is used for resizing or for a check"),
             )
 
 

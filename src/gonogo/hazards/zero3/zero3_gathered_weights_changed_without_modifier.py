@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.facts.zero_usage import source_text, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 _IN_PLACE_METHODS = frozenset(
     {
@@ -38,9 +38,6 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
                 self.texts["cause"].format(
                     change=source_text(script, change, 60), gather=source_text(script, call.node, 60)
                 ),
-                certainty=Certainty.CERTAIN,
-                severity=Severity.ERROR,
-                cure=translated("Pass modifier_rank=0"),
                 spans=(call.place.span(), script.place(change).span(translated("changed here")), stage_span(run)),
                 fixes=self.fix(translated("Pass modifier_rank=0"), edit, safe=False) if edit else None,
             )

@@ -107,7 +107,6 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            self.texts["cause_in_log"],
             cure=_CURE,
             certainty=stall.cap_certainty(Certainty.LIKELY),
             confirm=translated("py-spy dump shows some ranks inside generate and others past it"),

@@ -47,6 +47,4 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             evidence, certainty = cut, Certainty.POSSIBLE  # the last line may be one rank's, and the frames another's
         if evidence is None:
             return
-        yield self.log_finding(
-            evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
-        )
+        yield self.log_finding(evidence, certainty=certainty, confirm=self.texts["confirm"])

@@ -25,8 +25,6 @@ class Zero3GradientCheckpointRecompute(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             self.texts["cause_in_config"].format(version=version.get("< 0.19")),
-            certainty=Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(how.set_at, version.span(), stage_span(run)),
             confirm=_CONFIRM,
         )
@@ -52,7 +50,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         yield self._build_finding(evidence, certainty)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM)
+        return self.log_finding(evidence, certainty=certainty, confirm=_CONFIRM)
 
 
 def _find_without_shapes(log: FailureLog, zero3_is_on: bool | None) -> tuple[LoggedError, Certainty] | None:

@@ -20,10 +20,7 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         for call in gathering_trainers(script, run):
             yield self.finding(
                 self.texts["cause_in_script"].format(trl=trl.get("< 0.15")),
-                certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
-                confirm=translated("The trainer generates before the first step"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -40,6 +37,6 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 stage3 = is_under_zero3(log)
                 likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
                 certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
-            yield self.log_finding(evidence, cause, cure=self.cures, certainty=certainty, confirm=confirm)
+            yield self.log_finding(evidence, cause, certainty=certainty, confirm=confirm)
         elif cut := find_cut_traceback(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
-            yield self.log_finding(cut, cause, cure=self.cures, certainty=Certainty.LIKELY, confirm=confirm)
+            yield self.log_finding(cut, cause, confirm=confirm)

@@ -8,7 +8,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 
@@ -29,7 +29,6 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(call=source_text(script, node, 50), test=ast.unparse(chance)[:60]),
-                certainty=Certainty.LIKELY,
                 cure=(
                     translated(
                         "Run the module in every step: instead of skipping it at random, multiply its output "
@@ -50,13 +49,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
         if found is None or InflightCause.DYNAMIC not in found[1]:
             return
         evidence, causes = found
-        yield self.log_finding(
-            evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
-            certainty=causes[InflightCause.DYNAMIC],
-            confirm=self.texts["confirm"],
-        )
+        yield self.log_finding(evidence, certainty=causes[InflightCause.DYNAMIC], confirm=self.texts["confirm"])
 
 
 _RANDOM_FUNCTIONS = (

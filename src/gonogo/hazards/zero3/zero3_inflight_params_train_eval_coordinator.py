@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 
@@ -18,8 +18,6 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         version = run.environment.field("deepspeed")
         yield self.finding(
             self.texts["cause_in_config"].format(version=version.get("< 0.15.4"), strategy=strategy.value),
-            certainty=Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
             confirm=translated("Some pass without gradients runs in training mode"),
         )
@@ -30,10 +28,4 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         if found is None or InflightCause.COORDINATORS not in found[1]:
             return
         evidence, causes = found
-        yield self.log_finding(
-            evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
-            certainty=causes[InflightCause.COORDINATORS],
-            confirm=self.texts["confirm"],
-        )
+        yield self.log_finding(evidence, certainty=causes[InflightCause.COORDINATORS], confirm=self.texts["confirm"])

@@ -69,9 +69,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
             yield self._build_finding(killed, Certainty.LIKELY if ordered else Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=self.texts["confirm"]
-        )
+        return self.log_finding(evidence, certainty=certainty)
 
 
 def _was_loading(log: FailureLog, kill_line: LineMatch) -> bool:

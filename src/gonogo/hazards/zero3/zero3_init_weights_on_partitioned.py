@@ -93,13 +93,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             yield self._build_finding(bare, Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3"),
-        )
+        return self.log_finding(evidence, certainty=certainty)
 
 
 def _is_not_wrapper_frame(frame: LogFrame) -> bool:

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 
 class Zero3LeafModulesAfterInitialize(Hazard):
@@ -15,9 +15,5 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause"].format(name=call.method, line=here[-1].line),
-                certainty=Certainty.LIKELY,
-                severity=Severity.ERROR,
-                cure=translated("Call set_z3_leaf_modules before the engine is built"),
                 spans=(call.place.span(), here[-1].place.span(translated("the engine is built here")), stage_span(run)),
-                confirm=translated("The model has no other engine"),
             )

@@ -36,7 +36,6 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(model=source_text(script, receiver)),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
-                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
             )
 
@@ -54,10 +53,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         self, evidence: LoggedError | LineMatch, saved_sizes: str, current_sizes: str, certainty: Certainty
     ) -> Finding:
         return self.log_finding(
-            evidence,
-            self.texts["cause"].format(saved=saved_sizes, current=current_sizes),
-            cure=self.cures,
-            certainty=certainty,
+            evidence, self.texts["cause"].format(saved=saved_sizes, current=current_sizes), certainty=certainty
         )
 
 

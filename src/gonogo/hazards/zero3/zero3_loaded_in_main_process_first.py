@@ -3,7 +3,7 @@ from typing import TypeGuard
 
 from gonogo.hazards.facts.rank_tests import find_single_rank_test
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._loading import model_loads
 
 
@@ -21,16 +21,12 @@ class Zero3LoadedInMainProcessFirst(Hazard):
                 continue
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
-                self.texts["cause"],
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
-                severity=Severity.ERROR,
-                cure=self.cures,
                 spans=(
                     call.place.span(),
                     script.place(where).span(translated("one rank at a time")) if where is not None else None,
                     stage_span(run),
                 ),
-                confirm=() if block is not None else (translated("transformers knows about ZeRO-3 by then"),),
             )
 
 

@@ -38,14 +38,10 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         yield self.finding(
             self.texts["placement_cause"].format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if zero3_is_known else Certainty.LIKELY,
-            cure=self.cures,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
             fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=zero3_is_known)
             if len(edits) == len(names)
             else None,
-            confirm=()
-            if zero3_is_known
-            else (translated("TrainingArguments already exist by then, and this call is reached"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -60,7 +56,6 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 self.texts["cause_in_rehearsal"].format(
                     world=record.world_size, message=shorten_exception_message(message)
                 ),
-                cure=self.cures,
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
             )
@@ -68,7 +63,7 @@ class Zero3LowCpuMemDeviceMap(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """transformers' error, which has no other cause."""
         if evidence := find_error_or_line(log, self.patterns["zero3_incompatible"], "ValueError"):
-            yield self.log_finding(evidence, self.texts["cause_in_log"], cure=self.cures)
+            yield self.log_finding(evidence)
 
 
 def _is_certainly_mapping(node: ast.expr | None) -> bool:

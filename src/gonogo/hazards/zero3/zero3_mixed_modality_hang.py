@@ -70,7 +70,6 @@ class Zero3MixedModalityHang(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(call=source_text(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
-                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(test).span(translated("the batch decides whether this runs")),
@@ -92,8 +91,6 @@ class Zero3MixedModalityHang(Hazard):
         shown = named and (cache is not None or stall.has_diverged)
         yield self.log_finding(
             stall.evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=stall.cap_certainty(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             extra_evidence=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
             confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),

@@ -15,18 +15,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import (
-    Certainty,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    RehearsalRecord,
-    Run,
-    Script,
-    Severity,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
 
 class Zero3ModelRunOnOneRank(Hazard):
@@ -64,8 +53,6 @@ class Zero3ModelRunOnOneRank(Hazard):
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, node) else Certainty.CERTAIN,
-                severity=Severity.ERROR,
-                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(test).span(translated("only one rank gets here")),

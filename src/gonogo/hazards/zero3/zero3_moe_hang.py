@@ -76,7 +76,6 @@ class Zero3MoeHang(Hazard):
         yield self.finding(
             self.texts["cause_in_config"].format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(
                 named or stage_span(run),
                 stage_span(run) if named else None,
@@ -95,8 +94,6 @@ class Zero3MoeHang(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=stall.cap_certainty(_judge_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             extra_evidence=tuple(
                 one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)

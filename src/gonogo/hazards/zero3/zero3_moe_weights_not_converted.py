@@ -44,7 +44,6 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 else translated("leaves all weights but the experts' at random values, and raises no error"),
             ),
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
-            cure=self.cures,
             spans=(package_version_span(environment, "transformers"), run.arguments.model.span(), stage_span(run)),
             fixes=version_fixes(environment, "transformers", _FIXED_VERSIONS),
         )
@@ -59,9 +58,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                 and _CONVERSION_FAILED_PATTERN.search(failure.message)
                 and _UNPACK_ERROR_PATTERN.search(failure.message)
             ):
-                yield self.finding(
-                    self.texts["cause"], cure=self.cures, spans=failure_places(failure), ranks=failed.ranks
-                )
+                yield self.finding(spans=failure_places(failure), ranks=failed.ranks)
         losing = [
             (rank, drawn) for rank in record.ranks for drawn in rank.drawn_weights if is_lost_in_conversion(drawn, rank)
         ]
@@ -74,7 +71,6 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     source=lost.source,
                     names=abbreviated_names(lost.held),
                 ),
-                cure=self.cures,
                 spans=frame_spans((innermost_frame(lost.frames, "user"), None)),
                 ranks=tuple(dict.fromkeys(rank.rank for rank, _ in losing)),
             )
@@ -88,10 +84,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
             of_zero3 = error.passes(_DEEPSPEED_INTEGRATION_PATH)
             if _UNPACK_ERROR_PATTERN.search(error.message) and (of_zero3 or on):
                 yield self.log_finding(
-                    error,
-                    self.texts["cause"],
-                    cure=self.cures,
-                    certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY,
+                    error, self.texts["cause"], certainty=Certainty.CERTAIN if of_zero3 else Certainty.LIKELY
                 )
                 return
         reported = find_load_report(log)
@@ -104,10 +97,4 @@ class Zero3MoeWeightsNotConverted(Hazard):
         # If the checkpoint has the weights under longer names, the names are the cause.
         lost = any("embed_tokens" in row or ".experts" in row for row in rows)
         if lost and find_longer_name_in_checkpoint(log, rows) is None:
-            yield self.log_finding(
-                report,
-                self.texts["cause_in_log"],
-                cure=self.cures,
-                certainty=Certainty.LIKELY,
-                confirm=self.texts["confirm"],
-            )
+            yield self.log_finding(report, certainty=Certainty.LIKELY, confirm=self.texts["confirm"])

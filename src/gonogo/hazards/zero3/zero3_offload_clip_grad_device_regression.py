@@ -38,7 +38,6 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 limit=translated("the run uses this version") if limit is None else limit,
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=self.cures,
             spans=(
                 version.span(translated("0.14.1 and 0.14.2 are faulty"))
                 or (package.place.span() if package.place else None),
@@ -46,7 +45,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 clip_place.span(translated("gradients are clipped")) if clip_place else None,
             ),
             fixes=self.fix(translated("Pin deepspeed 0.14.4"), edit, safe=False) if edit is not None else None,
-            confirm=() if sure else (translated("gradient_clipping is above 0"),),
+            confirm=translated("gradient_clipping is above 0"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -67,7 +66,6 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                     device=next(device for device in mismatch.devices if device != "cpu"),
                     limit="?" if limit is None else limit,
                 ),
-                cure=self.cures,
                 spans=frame_spans(
                     (clipping, translated("gradient on cpu, factor on the accelerator")),
                     (failure.innermost("user"), translated("the failing code is reached from here")),
@@ -93,7 +91,6 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         return self.log_finding(
             evidence,
             self.texts["log_cause"].format(version=f" {version}" if version else ""),
-            cure=self.cures,
             certainty=certainty,
             confirm=(translated("pip show deepspeed prints 0.14.1 or 0.14.2"), self.texts["confirm"]),
         )

@@ -31,7 +31,6 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
             self.texts["cause_in_config"],
-            cure=self.cures,
             spans=(
                 version.span() or offload.span(),
                 offload.span(translated("offloaded here")) if version.span() else None,
@@ -49,11 +48,7 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
             return
         version = log.setup.version_texts.get("deepspeed")
         yield self.log_finding(
-            evidence,
-            self.texts["cause_in_log"].format(version=f" {version}" if version else ""),
-            cure=self.cures,
-            certainty=certainty,
-            confirm=translated("pip show deepspeed prints 0.5.5, and the config offloads under stage 3"),
+            evidence, self.texts["cause_in_log"].format(version=f" {version}" if version else ""), certainty=certainty
         )
 
 

@@ -37,7 +37,6 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                     target=source_text(script, target),
                     when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
                 ),
-                certainty=Certainty.LIKELY,
                 cure=self.texts["cure"],
                 spans=(
                     script.place(statement).span(),
@@ -81,7 +80,6 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         return self.log_finding(
             evidence,
             self.texts["cause"].format(holder=owner, attribute=attribute),
-            cure=self.cures,
             certainty=certainty,
             confirm=self.texts["confirm"],
         )

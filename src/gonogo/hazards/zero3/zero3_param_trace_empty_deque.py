@@ -28,8 +28,6 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             trl = environment.field("trl")
             yield self.finding(
                 self.texts["cause_in_script"].format(trl=trl.get("< 0.29")),
-                certainty=Certainty.POSSIBLE,
-                cure=self.cures,
                 spans=(trl.span(), call.script.first_line_place(call.node).span(), stage_span(run)),
                 confirm=translated("record_parameters in partitioned_param_coordinator.py fails"),
             )
@@ -56,8 +54,6 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            self.texts["cause_in_log"],
-            cure=self.cures,
             certainty=certainty,
             confirm=translated("The last frame is record_parameters in partitioned_param_coordinator.py"),
         )

@@ -8,7 +8,7 @@ from gonogo.hazards.facts.zero_usage import (
     is_under_zero_condition,
     stage_span,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 
@@ -48,8 +48,6 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_script"].format(name=name),
-                certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(
                     call.place.span(translated("loaded under zero.Init")),
                     script.place(use).span(translated("called here")),
@@ -64,13 +62,7 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             certainty = use.causes.get(EmptyParameterCause.OUTSIDE_ENGINE)
             if certainty is None:
                 continue
-            yield self.log_finding(
-                use.evidence,
-                self.texts["cause_in_log"],
-                cure=self.cures,
-                certainty=certainty,
-                confirm=self.texts["confirm"],
-            )
+            yield self.log_finding(use.evidence, certainty=certainty, confirm=self.texts["confirm"])
 
 
 def _find_model_call(script: Script, name: str, after: int) -> ast.Call | None:

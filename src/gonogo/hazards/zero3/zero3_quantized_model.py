@@ -87,9 +87,8 @@ class Zero3QuantizedModel(Hazard):
         return self.finding(
             cause,
             certainty=certainty,
-            cure=self.cures,
             spans=(span or stage_span(run), stage_span(run) if span else None),
-            confirm=() if certainty is Certainty.CERTAIN else (self.texts["storage_dtype_confirm"],),
+            confirm=(self.texts["storage_dtype_confirm"],),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -122,10 +121,4 @@ class Zero3QuantizedModel(Hazard):
                 yield self._build_finding(evidence, Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
-        return self.log_finding(
-            evidence,
-            self.texts["cause"],
-            cure=self.cures,
-            certainty=certainty,
-            confirm=self.texts["quantization_confirm"],
-        )
+        return self.log_finding(evidence, certainty=certainty, confirm=self.texts["quantization_confirm"])

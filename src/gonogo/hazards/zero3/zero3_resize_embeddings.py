@@ -89,8 +89,6 @@ class Zero3ResizeEmbeddings(Hazard):
         for one, certainty in found:
             yield self.log_finding(
                 one,
-                self.texts["cause_in_log"],
-                cure=self.cures,
                 certainty=certainty,
                 confirm=translated("model.config.vocab_size prints 0 after resize_token_embeddings"),
             )

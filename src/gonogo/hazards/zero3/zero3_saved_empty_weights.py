@@ -73,7 +73,6 @@ class Zero3SavedEmptyWeights(Hazard):
         evidence, certainty = found
         yield self.log_finding(
             evidence,
-            self.texts["cause_in_log"],
             cure=(
                 self.texts["cure"],
                 Text(

@@ -6,18 +6,7 @@ from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.divergence_fixes import fix_rank_conditional_call
 from gonogo.hazards.facts.rank_tests import find_single_rank_test, removable_rank_condition
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_engine, source_text, stage_span
-from gonogo.hazards.rule import (
-    Certainty,
-    Finding,
-    Findings,
-    Fix,
-    Hazard,
-    RehearsalRecord,
-    Run,
-    Script,
-    Severity,
-    translated,
-)
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
 _GATHER_CALLS = (
     *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
@@ -64,7 +53,6 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_behind_option(script, call.node) else Certainty.CERTAIN,
-                severity=Severity.ERROR,
                 cure=self.texts["call_on_all_ranks"],
                 spans=(
                     call.place.span(),

@@ -37,7 +37,6 @@ class Zero3WithoutDistributedLauncher(Hazard):
             title = translated("Set NPROC_PER_NODE=1")
             fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
         yield self.finding(
-            self.texts["cause"],
             certainty=Certainty.LIKELY,
             cure=self.cures[launch.launcher == "swift"],
             spans=(launch.place.span(), run.config_field.span()),
@@ -49,12 +48,8 @@ class Zero3WithoutDistributedLauncher(Hazard):
         for use in find_empty_parameter_uses(log):
             certainty = use.causes.get(EmptyParameterCause.NO_LAUNCHER)
             if certainty is not None:
-                yield self.log_finding(
-                    use.evidence, self.texts["cause"], cure=self.cures, certainty=certainty, confirm=_CONFIRM
-                )
+                yield self.log_finding(use.evidence, certainty=certainty, confirm=_CONFIRM)
         if (evidence := find_error_or_line(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(
             log
         ) is not False:
-            yield self.log_finding(
-                evidence, self.texts["cause"], cure=self.cures, certainty=Certainty.POSSIBLE, confirm=_CONFIRM
-            )
+            yield self.log_finding(evidence, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)

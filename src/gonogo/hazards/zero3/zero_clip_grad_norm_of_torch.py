@@ -12,7 +12,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text, translated
+from gonogo.hazards.rule import Call, Field, Findings, Fix, Hazard, Run, Script, Text, translated
 
 
 class ZeroClipGradNormOfTorch(Hazard):
@@ -36,8 +36,6 @@ class ZeroClipGradNormOfTorch(Hazard):
                 self.texts["cause"].format(
                     code=source_text(script, call.node), stage=stage, instead=_describe_replacement(clipping)
                 ),
-                certainty=Certainty.CERTAIN,
-                severity=Severity.WARNING,
                 cure=self._choose_cure(clipping, limit),
                 spans=(
                     call.place.span(),

@@ -10,7 +10,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 
 class ZeroGradientReadFromParameter(Hazard):
@@ -38,9 +38,6 @@ class ZeroGradientReadFromParameter(Hazard):
             seen.add(loop.lineno)
             yield self.finding(
                 self.texts["cause"].format(code=source_text(script, node), stage=run.zero_stage),
-                certainty=Certainty.CERTAIN,
-                severity=Severity.WARNING,
-                cure=self.cures,
                 spans=(
                     script.place(node).span(),
                     script.place(loop).span(translated("the engine's parameters")),

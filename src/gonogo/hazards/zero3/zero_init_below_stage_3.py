@@ -17,7 +17,6 @@ class ZeroInitBelowStage3(Hazard):
             yield self.finding(
                 self.texts["cause_in_script"].format(stage=run.zero_stage),
                 certainty=Certainty.LIKELY,
-                cure=self.cures,
                 spans=(call.place.span(), stage_span(run)),
                 confirm=translated("This is the model that is trained"),
             )
@@ -32,7 +31,6 @@ class ZeroInitBelowStage3(Hazard):
                 continue
             yield self.finding(
                 self.texts["cause_in_rehearsal"].format(parameter=empty.parameter, stage=stage),
-                cure=self.cures,
                 spans=frame_spans((failure.innermost("user"), translated("the failing code is reached from here"))),
                 ranks=failed.ranks,
             )
@@ -45,9 +43,5 @@ class ZeroInitBelowStage3(Hazard):
             if not any(_GRADIENT_PARTITIONING_FUNCTION in frame.function for frame in error.all_frames):
                 continue
             yield self.log_finding(
-                error,
-                self.texts["cause_in_log"],
-                cure=self.cures,
-                certainty=Certainty.LIKELY,
-                confirm=translated("The model is built inside zero.Init"),
+                error, certainty=Certainty.LIKELY, confirm=translated("The model is built inside zero.Init")
             )

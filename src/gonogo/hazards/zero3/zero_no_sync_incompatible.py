@@ -46,7 +46,7 @@ class ZeroNoSyncIncompatible(Hazard):
                 stage_span(run) if enters.span() else None,
                 given.span(translated("{steps} steps are accumulated").format(steps=steps)),
             ),
-            confirm=() if name == "transformers" else (translated("The Trainer accumulates through accelerate"),),
+            confirm=translated("The Trainer accumulates through accelerate"),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -89,10 +89,7 @@ class ZeroNoSyncIncompatible(Hazard):
             evidence, certainty = _find_cut_traceback(log), Certainty.LIKELY
         if evidence is not None:
             yield self.log_finding(
-                evidence,
-                self.texts["cause_in_log"],
-                cure=(self.texts["upgrade"], self.texts["cure_in_log"]),
-                certainty=certainty,
+                evidence, cure=(self.texts["upgrade"], self.texts["cure_in_log"]), certainty=certainty
             )
 
 

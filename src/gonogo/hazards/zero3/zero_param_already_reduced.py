@@ -24,4 +24,4 @@ class ZeroParamAlreadyReduced(Hazard):
             )
             certainty = Certainty.LIKELY
         if evidence is not None:
-            yield self.log_finding(evidence, self.texts["cause"], cure=self.cures, certainty=certainty)
+            yield self.log_finding(evidence, certainty=certainty)
