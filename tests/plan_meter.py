@@ -23,10 +23,11 @@ def allocated(cell: Measurement, buckets: float = 0.0) -> float:
     """
     family, depth = cell.strategy.family, cell.depth or DEPTH
     states = 2.0 if family.parameters == "gpu" else 0.0
-    states = states / cell.world_size if family.zero == 3 else states
-    states += 16.0 / cell.world_size if family.optimizer == "gpu" else 0.0
+    ranks = family.sharding_ranks(cell.world_size)
+    states = states / ranks if family.zero == 3 else states
+    states += 16.0 / ranks if family.optimizer == "gpu" else 0.0
     of_layer = 0.02 if cell.strategy.checkpointing else 0.3
-    activations = of_layer * depth + 1.0
+    activations = (of_layer * depth + 1.0) / family.context
     of_buckets = buckets * family.bucket / BUCKET_ELEMENTS if family.zero == 2 else 0.0
     return (of_buckets + states * 0.25 * depth + activations * cell.strategy.micro_batch * cell.seq_len / 4096) * GIB
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from plan_facts import model_in, request
 
 from gonogo.trials.plan.candidates import Candidates
 from gonogo.trials.plan.closed_form import fsdp_state_bytes
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.strategy import Family, Strategy
+from gonogo.virtual.measuring.jobs import Measured
 
 
 @pytest.mark.slow
@@ -34,3 +36,37 @@ def test_fsdp2_takes_what_it_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert offloaded.get(name, 0.0) < states[name] / 10
     of_model = 2 * candidates.facts.parameters
     assert kept["parameters"] < gathered["parameters"] == pytest.approx(states["parameters"] + of_model, rel=0.1)
+
+
+@pytest.mark.slow
+def test_context_parallelism_divides_the_work_and_replicas_hold_whole_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("accelerate.parallelism_config")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 3, "max_position_embeddings": 8192}
+    asked = request(model_in(tmp_path / "model", **sizes), "2xA100-80G", 2, sharding="fsdp2", seq_len=8192)
+    plain = Family(3, fsdp=True)
+    (tmp_path / "meter").mkdir()
+    found = {}
+    with Meter(asked, tmp_path / "meter", lambda done, of: None) as meter:
+        candidates = Candidates(asked, meter.facts(), meter)
+        families = (plain, replace(plain, context=2), replace(plain, context=4), replace(plain, replicas=2))
+        for family in families:
+            (answer,) = meter.measure([candidates.measurement_of(Strategy(family, True, 1, 2), 0)])
+            assert isinstance(answer, Measured), answer
+            found[family] = answer
+    work = [found[family].work for family in families]
+    flops = [sum(part.flops for part in parts if part.phase == "forward") for parts in work]
+    assert flops[3] == flops[0]
+    # A ring leaves out the half of the scores that the mask hides, but for those of a rank's own keys.
+    assert flops[0] / 4 < flops[1] < flops[0] / 2
+    assert flops[0] / 8 < flops[2] < flops[0] / 4
+    keys = [{key for part in parts for key in part.collectives} for parts in work]
+    assert not any(key.endswith(" of 2") for key in keys[0])
+    assert {"_allgather_base_ of 2", "alltoall_base_ of 2"} <= keys[1]  # keys and values, and their gradients
+    assert "_reduce_scatter_base_ of 2" in keys[3]
+    assert "allreduce_ of 2 across nodes" in keys[3]
+    held = [found[family].peaks["backward"].by_category["optimizer"] for family in families]
+    assert held[:3] == [pytest.approx(held[0], rel=0.02)] * 3
+    assert held[3] == pytest.approx(2 * held[0], rel=0.02)

@@ -59,6 +59,24 @@ def test_small_buckets_are_told_of_where_they_decide() -> None:
     assert not any(cell.strategy.family.small_buckets for cell in roomy.cells)
 
 
+def test_sequences_are_split_where_they_are_too_long_otherwise() -> None:
+    def context_sizes(seq_len: int) -> list[int]:
+        asked = request(MODEL, seq_len=seq_len, sharding="fsdp2", global_batch=8)
+        return [choice.strategy.family.context for choice in planned(asked).fitting]
+
+    assert set(context_sizes(4096)) == {1}
+    assert context_sizes(320 * 1024) == [4]
+
+
+def test_only_as_many_nodes_share_a_replica_as_are_needed() -> None:
+    def replicas(gpus: str) -> set[int]:
+        asked = request(MODEL, gpus, 4, sharding="fsdp2")
+        return {choice.strategy.family.replicas for choice in planned(asked).fitting}
+
+    assert replicas("8xA100-80G") == {4, 1}
+    assert replicas("2xA100-80G") == {2, 1}
+
+
 @pytest.mark.parametrize("gpus", ["8xA100-80G", "8xRTX-4090", "2xA100-40G", "4xL40S"])
 def test_nothing_that_is_said_to_fit_does_not(gpus: str) -> None:
     asked = request(MODEL, gpus)

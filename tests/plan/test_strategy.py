@@ -11,7 +11,14 @@ from gonogo.evidence.environment.hardware import all_accelerators, find_accelera
 from gonogo.trials.plan.closed_form import estimate_memory
 from gonogo.trials.plan.launch_files.arguments import training_arguments
 from gonogo.trials.plan.roofline import collective_seconds, step_time
-from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, micro_batches, strategy_families
+from gonogo.trials.plan.strategy import (
+    Family,
+    Strategy,
+    deepspeed_config,
+    micro_batches,
+    parallelism_config,
+    strategy_families,
+)
 from gonogo.virtual.tracing.operator_time import operator_seconds
 
 
@@ -39,6 +46,22 @@ def test_fsdp_is_tried_where_there_are_several_gpus() -> None:
     assert list(strategy_families(8, nvme=True, sharding="fsdp2")) == found
     assert not any(family.fsdp for family in strategy_families(1, nvme=True, sharding="any"))
     assert not any(family.fsdp for family in strategy_families(8, nvme=True, sharding="zero"))
+
+
+def test_replicas_are_tried_on_several_nodes_and_split_sequences_where_they_can_be_split() -> None:
+    found = list(strategy_families(32, nvme=False, sharding="fsdp2", nodes=4, context_sizes=(2, 4)))
+    assert [family.replicas for family in found] == [4, 4, 2, 2, 1, 1, 1, 1, 1]
+    assert [family.context for family in found] == [1, 1, 1, 1, 1, 1, 2, 4, 1]
+    hybrid = Strategy(found[0], True, 1, 2)
+    assert parallelism_config(hybrid, 32) == {"dp_replicate_size": 4, "dp_shard_size": 8}
+    assert found[0].sharding_ranks(32) == 8
+    assert [family.data_ranks(32) for family in found[-3:]] == [16, 8, 32]
+    plain, split = (
+        estimate_memory(SEVEN_BILLION, Strategy(family, True, 1, 2), world_size=32, seq_len=4096).by_category
+        for family in (found[4], found[6])
+    )
+    assert split["activations"] == plain["activations"] / 2
+    assert split["optimizer"] == plain["optimizer"]
 
 
 def test_fsdp_shards_what_zero_3_does_and_keeps_trained_weights_in_fp32() -> None:

@@ -26,6 +26,8 @@ from gonogo.trials.plan.write import check_folder, required_changes, write_strat
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 FSDP = Family(3, fsdp=True)
+SPLIT = replace(FSDP, context=4)
+HYBRID = replace(FSDP, replicas=2)
 
 
 def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod = "full") -> Path:
@@ -41,7 +43,7 @@ def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod 
 @pytest.mark.parametrize("tune", TUNING_METHODS)
 @pytest.mark.parametrize(
     "family",
-    [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu"), FSDP, replace(FSDP, reshard=False)],
+    [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu"), FSDP, replace(FSDP, reshard=False), SPLIT],
     ids=lambda family: family.label.en,
 )
 def test_check_finds_nothing_in_it(
@@ -49,7 +51,9 @@ def test_check_finds_nothing_in_it(
 ) -> None:
     folder = written(tmp_path, family, nodes=nodes, tune=tune)
     monkeypatch.chdir(folder)
-    for launcher in LAUNCHERS[1 if family.fsdp else 0 :]:
+    names = LAUNCHERS[1 if family.fsdp else 0 : 3 if family.context > 1 else None]
+    assert {path.name for path in folder.glob("launch_*")} == {f"launch_{name}.sh" for name in names}
+    for launcher in names:
         report = check([], ["bash", f"launch_{launcher}.sh"]).report
         assert (report.verdict, report.findings, report.skipped) == (Verdict.GO, (), ()), launcher
 
@@ -74,6 +78,25 @@ def test_what_accelerate_and_the_arguments_say_of_fsdp_is_the_same(tmp_path: Pat
     assert not json.loads((folder / "training_arguments.json").read_text())["gradient_checkpointing"]
     assert "FSDP_OFFLOAD_PARAMS=true" in (folder / "launch_torchrun.sh").read_text()
     assert not (folder / "launch_deepspeed.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [(SPLIT, {"cp_size": 4, "dp_shard_size": 4}), (HYBRID, {"dp_replicate_size": 2, "dp_shard_size": 8}), (FSDP, {})],
+)
+def test_accelerate_and_the_other_launchers_are_given_the_same_mesh(
+    family: Family, sizes: dict[str, int], tmp_path: Path
+) -> None:
+    folder = written(tmp_path, family, nodes=2)
+    of_accelerate = yaml.safe_load((folder / "accelerate.yaml").read_text())
+    assert of_accelerate.get("parallelism_config", {}) == {
+        f"parallelism_config_{name}": size for name, size in sizes.items()
+    }
+    script = (folder / "launch_torchrun.sh").read_text()
+    assert script.count("PARALLELISM_CONFIG_") == len(sizes)
+    for name, size in sizes.items():
+        assert f"PARALLELISM_CONFIG_{name.upper()}={size}" in script
+    assert ("ACCELERATE_USE_PARALLELISM_CONFIG=true" in script) == bool(sizes)
 
 
 def test_what_only_the_user_knows_is_said(tmp_path: Path) -> None:
@@ -111,8 +134,12 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
         pytest.param(Family(3, "cpu", "cpu", fsdp=True), "lora", "accelerate", marks=pytest.mark.very_slow),
         pytest.param(FSDP, "lora", "swift", marks=pytest.mark.very_slow),
         pytest.param(FSDP, "full", "llamafactory", marks=pytest.mark.very_slow),
+        pytest.param(replace(FSDP, context=2), "full", "accelerate"),
     ],
-    ids=["zero2", "offload", "zero3", "swift", "fsdp2", "fsdp2 offload", "swift fsdp2", "llamafactory fsdp2"],
+    ids=[
+        *("zero2", "offload", "zero3", "swift", "fsdp2", "fsdp2 offload", "swift fsdp2", "llamafactory fsdp2"),
+        "context parallel",
+    ],
 )
 def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from torch import nn
+from torch.distributed.tensor import Replicate, Shard
 
 from gonogo.finding.as_run import MegatronGroups
 from gonogo.virtual.hooks.strategy import describe_strategy, megatron_groups
@@ -84,6 +85,29 @@ def test_meshes_of_parameters(names: tuple[str, ...] | None, shape: tuple[int, .
 
     module = FSDPModule()
     module.weight = OfMesh()
+    assert describe_strategy(None, module, []) == said
+
+
+@pytest.mark.parametrize(
+    ("names", "shape", "placements", "said"),
+    [
+        (("dp_replicate", "dp_shard_cp"), (2, 8), "RS", "HSDP 2 × FSDP2 8"),
+        (("dp_replicate", "dp_shard", "tp"), (2, 4, 2), "RSS", "HSDP 2 × FSDP2 4 × TP 2"),
+        (("replicate", "shard"), (4, 2), "RS", "HSDP 4 × FSDP2 2"),
+        (("dp_shard", "tp"), (4, 2), "SR", "FSDP2 4 × TP 2"),
+        (("replicate", "shard"), (4, 2), "RR", "FSDP2"),
+    ],
+)
+def test_replicas_of_what_is_sharded(
+    names: tuple[str, ...], shape: tuple[int, ...], placements: str, said: str
+) -> None:
+    class OfMesh(nn.Parameter):
+        device_mesh = SimpleNamespace(mesh_dim_names=names, shape=shape)
+
+    found: Any = OfMesh()
+    found.placements = tuple(Shard(0) if letter == "S" else Replicate() for letter in placements)
+    module = FSDPModule()
+    module.weight = found
     assert describe_strategy(None, module, []) == said
 
 

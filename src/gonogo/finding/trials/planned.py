@@ -45,6 +45,10 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     strategy_zh: str = ""
     sharding: str = "zero"
     """``zero`` (DeepSpeed), ``fsdp2``, or ``fsdp2-no-reshard``."""
+    replicas: int = 1
+    """Groups of ranks that each hold all states, sharded within the group (HSDP)."""
+    context_parallel: int = 1
+    """Number of ranks that share each sequence."""
     zero_stage: int
     """3 for FSDP2, which shards the same states."""
     offload_optimizer: str

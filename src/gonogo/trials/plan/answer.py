@@ -49,7 +49,19 @@ def _plan_notes(plan: PlanResult) -> list[Text]:
         notes.append(
             translated("--global-batch not given: using {batch} samples per step").format(batch=plan.global_batch)
         )
-    return [*notes, *missing_input_notes(plan.request)]
+    return [*notes, *length_notes(plan.request.seq_len, plan.facts), *missing_input_notes(plan.request)]
+
+
+def length_notes(seq_len: int, facts: ModelFacts) -> list[Text]:
+    """A note if samples are longer than the model's config provides for."""
+    if seq_len <= facts.positions or not facts.positions:
+        return []
+    return [
+        translated(
+            "sequences of {length} are longer than the model's {positions} positions: its config also needs scaled "
+            "rotary positions (rope_scaling, such as YaRN)"
+        ).format(length=seq_len, positions=facts.positions)
+    ]
 
 
 def missing_input_notes(request: PlanRequest) -> list[Text]:
@@ -176,6 +188,8 @@ def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Cho
         strategy=strategy.label.en,
         strategy_zh=strategy.label.zh,
         sharding=strategy.family.sharding,
+        replicas=strategy.family.replicas,
+        context_parallel=strategy.family.context,
         zero_stage=strategy.family.zero,
         offload_optimizer=strategy.family.optimizer,
         offload_parameters=strategy.family.parameters,
@@ -262,7 +276,7 @@ def _gpus_needed(choice: Choice, request: PlanRequest, needed_bytes: float, capa
     stages = {0: (), 1: ("optimizer",), 2: ("gradients", "optimizer"), 3: ("parameters", "gradients", "optimizer")}
     partitioned = sum(choice.by_category.get(name, 0.0) for name in stages[choice.strategy.family.zero])
     room = capacity_bytes - (needed_bytes - partitioned)
-    if partitioned <= 0 or room <= 0:
+    if partitioned <= 0 or room <= 0 or choice.strategy.family.replicas > 1:
         return None
     node = request.machine.count
     count = math.ceil(request.world_size * partitioned / room / node) * node

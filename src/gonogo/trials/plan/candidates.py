@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -32,6 +34,7 @@ class StrategyGroup(NamedTuple):
     """GPUs of a rollout server."""
 
 
+_CONTEXT_SIZES = (2, 4, 8)
 _MIN_DEPTH = 3
 _MIN_SAME_FAILURES = 4
 """At least this many rehearsals that fail with the same message, which covers two or more sharding strategies."""
@@ -54,6 +57,7 @@ class Candidates:
         self._choices: dict[StrategyGroup, list[Choice]] = {}
         """What :meth:`choices` came to, until something else is known."""
         self._capacity = usable_gpu_memory(request)
+        self._has_parallelism_config = _has_module("accelerate", "parallelism_config")
 
     # -- judging -----------------------------------------------------------------------------------------------------
 
@@ -75,9 +79,12 @@ class Candidates:
                 nvme=self.request.nvme_bytes is not None,
                 host=machine.host_bytes != 0,
                 sharding=self.request.sharding,
+                nodes=machine.nodes if self._has_parallelism_config else 1,
+                context_sizes=self._context_sizes(),
             ):
+                kinds = (True,) if family.context > 1 else (False, True)  # sequences are split if memory is short
                 for reference in references:
-                    found += [StrategyGroup(family, kept, reference, engine, gpus) for kept in (False, True)]
+                    found += [StrategyGroup(family, kept, reference, engine, gpus) for kept in kinds]
         return found
 
     def trainer_request(self, gpus: int) -> PlanRequest:
@@ -87,7 +94,8 @@ class Candidates:
     def micro_batches(self, group: StrategyGroup) -> tuple[int, ...]:
         """The micro-batches of a group, smallest first."""
         request = self.trainer_request(group.gpus)
-        return micro_batches(batches.global_batch(request), request.world_size, batches.min_micro_batch(request))
+        ranks = group.family.data_ranks(request.world_size)
+        return micro_batches(batches.global_batch(request), ranks, batches.min_micro_batch(request))
 
     def strategy(self, group: StrategyGroup, micro_batch: int, rollout: RolloutChoice | None = None) -> Strategy:
         """The strategy of a group with that micro-batch, and the accumulation that makes up the global batch.
@@ -96,7 +104,8 @@ class Candidates:
         trainer.
         """
         request = self.trainer_request(group.gpus)
-        times = max(batches.global_batch(request) // request.world_size // micro_batch, 1)
+        ranks = group.family.data_ranks(request.world_size)
+        times = max(batches.global_batch(request) // ranks // micro_batch, 1)
         made = rollout or engine_layouts.smallest_rollout(
             self.request, self.facts, group.engine, group.gpus, micro_batch * times
         )
@@ -144,17 +153,49 @@ class Candidates:
 
     def best(self, group: StrategyGroup) -> Choice | None:
         """The fastest choice of a group that fits. Smaller buckets count only if the default ones don't fit."""
-        if group.family.small_buckets and (
-            group not in self._peaks or self.best(_with_default_buckets(group)) is not None
+        if not self.is_needed(group) or (
+            group.family.small_buckets
+            and (group not in self._peaks or self.best(_with_default_buckets(group)) is not None)
         ):
             return None
         return _fastest_choice([choice for choice in self.choices(group) if choice.room.fits])
 
     def best_that_may_fit(self, group: StrategyGroup) -> Choice | None:
         """The fastest choice of a group that may fit."""
-        if group in self.failed or not self._may_fit_with_small_buckets(group):
+        if group in self.failed or not self.is_needed(group) or not self._may_fit_with_small_buckets(group):
             return None
         return _fastest_choice([choice for choice in self.choices(group) if choice.may_fit(self._capacity)])
+
+    def is_needed(self, group: StrategyGroup) -> bool:
+        """Whether a group counts: one whose communication is more than another's, only if that one doesn't fit.
+
+        Replicas are sharded over as few nodes as have room for them, and a sequence over as few GPUs.
+        """
+        before = self._with_less_communication(group)
+        if before is None:
+            return True
+        if before in self.failed:
+            return False
+        shown = before in self._peaks and not any(choice.room.fits for choice in self.choices(before))
+        return (shown or self.surely_too_large(before)) and self.is_needed(before)
+
+    def _with_less_communication(self, group: StrategyGroup) -> StrategyGroup | None:
+        family = group.family
+        if family.context > 1:
+            smaller = max((size for size in self._context_sizes() if size < family.context), default=1)
+            return group._replace(family=replace(family, context=smaller))
+        nodes = self.request.machine.nodes
+        if family.replicas in (1, nodes):
+            return None
+        more = min(count for count in range(family.replicas + 1, nodes + 1) if nodes % count == 0)
+        return group._replace(family=replace(family, replicas=more))
+
+    def _context_sizes(self) -> tuple[int, ...]:
+        """Over how many GPUs of a node a sequence may be split. Ring attention cuts it into twice as many parts."""
+        count, length = self.request.machine.count, self.request.seq_len
+        if not self._has_parallelism_config or self.request.attention != "sdpa":
+            return ()
+        return tuple(size for size in _CONTEXT_SIZES if count % size == 0 and length % (2 * size) == 0)
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""
@@ -205,8 +246,8 @@ class Candidates:
         for group, (at, peak) in self._peaks.items():
             checkpointing = group.checkpointing
             computing = peak.forward.seconds + peak.backward.seconds + peak.score.seconds
-            seconds.setdefault(checkpointing, computing / at.micro_batch)
-            of_sample = peak.sample_bytes / at.micro_batch
+            seconds.setdefault(checkpointing, computing / at.micro_batch * at.family.context)
+            of_sample = peak.sample_bytes / at.micro_batch * at.family.context
             activations[checkpointing] = max(of_sample, activations.get(checkpointing, 0.0))
         if len(seconds) == 1:
             (checkpointing, taken), *_ = seconds.items()
@@ -287,6 +328,12 @@ def strategy_group(strategy: Strategy) -> StrategyGroup:
     """The group that a strategy belongs to."""
     rollout = strategy.rollout
     return StrategyGroup(strategy.family, strategy.checkpointing, strategy.reference, rollout.engine, rollout.gpus)
+
+
+def _has_module(package: str, name: str) -> bool:
+    """Whether an installed package has a module of that name, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    return spec is not None and spec.origin is not None and Path(spec.origin).with_name(f"{name}.py").exists()
 
 
 def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.evidence.rehearsal.work import parse_collective_key
 from gonogo.trials.plan import closed_form
 from gonogo.trials.plan.closed_form import Calibration, Estimate
 from gonogo.trials.plan.extrapolation import Peak, Work
@@ -136,7 +137,7 @@ def estimate_from_peak(
     before = peak.phases.get("load")
     host = peak.host
     if family.fsdp:  # the rehearsed rank, a node's first, is the only one that loads the weights into host memory
-        states = sum(closed_form.fsdp_state_bytes(facts, request.world_size).values())
+        states = sum(closed_form.fsdp_state_bytes(facts, family.sharding_ranks(request.world_size)).values())
         others = (request.machine.count - 1) * (states if family.parameters == "cpu" else 0.0)
         host = (peak.host + others) / request.machine.count
     return _build_choice(
@@ -165,9 +166,16 @@ def usable_gpu_memory(request: PlanRequest) -> int:
 
 
 def _communication_seconds(work: Work, request: PlanRequest) -> float:
-    """Seconds that the collectives of a part take."""
-    link, ranks = slowest_link_bandwidth(request), request.world_size
-    return sum(collective_seconds(name, int(nbytes), ranks, link) for name, nbytes in work.sent.items())
+    """Seconds that the collectives of a part take. Those of ranks of one node don't use the network."""
+    speed = request.machine.accelerator.speed
+    assert speed is not None
+    seconds = 0.0
+    for key, nbytes in work.sent.items():
+        _, members, spans_nodes, _ = parse_collective_key(key)
+        within = members is not None and members <= request.machine.count and not spans_nodes
+        link = speed.link_bytes if within else slowest_link_bandwidth(request)
+        seconds += collective_seconds(key, int(nbytes), request.world_size, link)
+    return seconds
 
 
 def _build_choice(
@@ -176,6 +184,7 @@ def _build_choice(
 ) -> Choice:  # fmt: skip
     """``trainer_bytes``: GPU memory that the trainer holds before a rollout engine starts."""
     tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_per_sample
+    tokens /= strategy.family.context
     tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs don't train
     beside = engine.colocated_engine_memory(request, facts, strategy)
     left = headroom(

@@ -36,9 +36,9 @@ class Calibration(msgspec.Struct, frozen=True):
     """Measurements of other strategies that hold for all; the keys say whether activations are checkpointed."""
 
     seconds: dict[bool, float] = {}
-    """Seconds of the forward and backward of one sample."""
+    """Seconds of the forward and backward of one sample, on one GPU."""
     activations: dict[bool, float] = {}
-    """Bytes that one sample adds to the peak."""
+    """Bytes that one sample adds to the peak, over all GPUs that share it."""
 
 
 NO_CALIBRATION = Calibration()
@@ -57,8 +57,12 @@ def estimate_memory(
     family = strategy.family
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
+    needed /= family.context
     if family.fsdp:
-        held, host = fsdp_state_bytes(facts, world_size), _fsdp_loaded_bytes(facts) / ranks_per_node
+        held, host = (
+            fsdp_state_bytes(facts, family.sharding_ranks(world_size)),
+            _fsdp_loaded_bytes(facts) / ranks_per_node,
+        )
         if family.parameters == "cpu":
             held, host = dict.fromkeys(held, 0.0), host + sum(held.values())
         return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, 0.0)
@@ -89,17 +93,13 @@ def estimate_memory(
     return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, nvme)
 
 
-def fsdp_state_bytes(facts: ModelFacts, world_size: int) -> dict[str, float]:
-    """Bytes of a rank's states under FSDP2, by category, on the accelerator or offloaded.
+def fsdp_state_bytes(facts: ModelFacts, ranks: int) -> dict[str, float]:
+    """Bytes of a rank's states sharded over ``ranks`` by FSDP2, by category, on the accelerator or offloaded.
 
     Accelerate keeps trained weights in fp32 (``fsdp2_prepare_model``); gradients and Adam's moments have that dtype.
     """
-    trained = facts.trainable / world_size
-    return {
-        "parameters": _fsdp_loaded_bytes(facts) / world_size,
-        "gradients": 4.0 * trained,
-        "optimizer": 8.0 * trained,
-    }
+    trained = facts.trainable / ranks
+    return {"parameters": _fsdp_loaded_bytes(facts) / ranks, "gradients": 4.0 * trained, "optimizer": 8.0 * trained}
 
 
 def _fsdp_loaded_bytes(facts: ModelFacts) -> float:
@@ -130,26 +130,38 @@ def estimate_step_time(
     facts: ModelFacts, strategy: Strategy, *, world_size: int, ranks_per_node: int, seq_len: int, speed: PeakSpeed,
     bandwidth: float, nvme_drives: int, known: Calibration = NO_CALIBRATION, generation: float = 0.0,
 ) -> StepTime:  # fmt: skip
-    """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds."""
+    """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds.
+
+    A replica of HSDP is within a node where a node has that many ranks: only gradients cross to the others. Context
+    parallelism passes keys and values round its ranks: forward, backward, and with their gradients; at most the
+    hidden size each.
+    """
     family = strategy.family
     samples = strategy.micro_batch * strategy.accumulation
     of_sample = known.seconds.get(strategy.checkpointing)
     if of_sample is None:
         passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
         of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * speed.matmul_share)
-    compute = of_sample * samples
+    compute = of_sample * samples / family.context
     gradients = 2.0 * facts.trainable
     gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
     sent = gathers + 2 * gradients
     if family.fsdp:  # recomputed layers find their weights gathered; gradients are reduce-scattered
         sent = facts.weight_bytes * (2 if family.reshard else 1) + gradients
-    volume = strategy.accumulation * sent if world_size > 1 else 0.0
+    within = family.sharding_ranks(world_size) <= ranks_per_node
+    seconds = sent / (speed.link_bytes if within else bandwidth)
+    if family.replicas > 1:
+        seconds += 2 * (2 * gradients) / family.sharding_ranks(world_size) / bandwidth  # all-reduce of fp32 shards
+    if family.context > 1:
+        ring = 3 * 2 * 2.0 * strategy.micro_batch * seq_len * facts.hidden_size * facts.depth
+        seconds += ring / (speed.link_bytes if family.context <= ranks_per_node else bandwidth)
+    communication = strategy.accumulation * seconds / LINK_SHARE if world_size > 1 else 0.0
     share = 1.0 / world_size
     offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0
     fetched = facts.weight_bytes * share * strategy.accumulation * 2 if family.parameters != "gpu" else 0.0
     return step_time(
         compute=compute,
-        communication=volume / (bandwidth * LINK_SHARE),
+        communication=communication,
         to_host_bytes=4 * offloaded,
         from_host_bytes=2 * offloaded + fetched,
         host_parameters=offloaded,

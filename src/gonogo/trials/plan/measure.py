@@ -16,6 +16,8 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
+from gonogo.finding import translated
+from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.trials.plan.cache import cache_answer, measurement_key, read_cached_answer
@@ -87,9 +89,16 @@ class Meter:
         self._stack.close()
 
     def facts(self) -> ModelFacts:
-        """Describe the model: parameters, layers, sizes. Raises NotMeasured."""
+        """Describe the model: parameters, layers, sizes. Raises NotMeasured, or UserError if samples are too long."""
         job = self._make_job("facts", Measurement(Strategy(_ANY_FAMILY, False, 1, 1), 0, 16, 1), describe_only=True)
         found = self._answers_or_raise([job], ModelFacts)[0]
+        request = self._request
+        if request.seq_len > found.positions > 0 and not found.computes_positions:
+            raise UserError(
+                translated("{name} has {positions} positions, so it can't take {length} tokens; use --seq-len").format(
+                    name=request.name, positions=found.positions, length=request.seq_len
+                )
+            )
         self._class, self._engine, self._vocabulary = found.stored_class, found.engine, found.vocabulary
         return found
 
@@ -210,7 +219,7 @@ class Meter:
         of_task = request.task is not None and not describe_only
         if strategy.family.fsdp:
             settings = training_arguments(strategy, request) | {"fsdp_config": fsdp_config(strategy)}
-            both = {"arguments": settings, "environment": fsdp_environment(strategy)}
+            both = {"arguments": settings, "environment": fsdp_environment(strategy, cell.world_size)}
             write_shared(place / "arguments.json", json.dumps(both).encode())
         else:
             written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
@@ -329,7 +338,7 @@ def _measurement_name(cell: Measurement) -> str:
     family, strategy, rollout = cell.strategy.family, cell.strategy, cell.strategy.rollout
     words = [
         f"fsdp{family.reshard:d}" if family.fsdp else f"zero{family.zero}", family.optimizer, family.parameters,
-        f"buckets{family.bucket}",
+        f"buckets{family.bucket}", f"replicas{family.replicas}", f"context{family.context}",
         "recomputed" if strategy.checkpointing else "kept",
         f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
         f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),

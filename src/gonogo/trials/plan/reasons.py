@@ -34,6 +34,13 @@ _FSDP_SHARDING_NOTES = {
         "every GPU until the backward pass, which saves gathering them twice."
     ),
 }
+_HYBRID_SHARDING = translated(
+    "Hybrid sharding: each of {count} groups of GPUs holds all states, so that only gradients cross between them."
+)
+_CONTEXT_PARALLEL = translated(
+    "Context parallelism: {count} GPUs share each sequence and pass keys and values round in a ring, so that each "
+    "holds {count} times fewer activations."
+)
 _SINGLE_GPU = translated("With one GPU there is nothing to shard.")
 _HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
@@ -115,7 +122,12 @@ def ranking_reasons(choice: Choice, request: PlanRequest, fastest: Choice | None
 def _sharding_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     family, count = choice.strategy.family, request.machine.count
     note = _FSDP_SHARDING_NOTES[family.reshard] if family.fsdp else _SHARDING_NOTES[family.zero]
-    yield note.format(n=request.world_size) if request.world_size > 1 else _SINGLE_GPU
+    ranks = family.sharding_ranks(request.world_size)
+    yield note.format(n=ranks) if request.world_size > 1 else _SINGLE_GPU
+    if family.replicas > 1:
+        yield _HYBRID_SHARDING.format(count=family.replicas)
+    if family.context > 1:
+        yield _CONTEXT_PARALLEL.format(count=family.context)
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS

@@ -101,9 +101,13 @@ def _build_plan(candidates: Candidates, meter: Meter, seconds: float) -> PlanRes
         if found:
             fitting.append(candidates.ranked(found)[0])
             continue
-        usual = [group for group in known if not group.family.small_buckets and candidates.choices(group)]
+        usual = [
+            group
+            for group in known
+            if not group.family.small_buckets and candidates.is_needed(group) and candidates.choices(group)
+        ]
         if not usual:
-            continue  # the row with default buckets is enough
+            continue  # the row with default buckets, more replicas or less context parallelism is enough
         smallest = min((candidates.smallest(group) for group in usual), key=lambda choice: choice.reserved)
         sure = all(candidates.surely_too_large(group) for group in usual)
         (too_large if sure else unsettled).append(smallest)

@@ -152,6 +152,8 @@ class _Solver:
         asked = self.request.task
         if group.engine == "server" and (asked is None or asked.engine != "server" or self.unknown == "generations"):
             return False  # a server's GPU count is chosen, and its memory isn't the trainer's
+        if (family.context > 1 and self.unknown != "seq-len") or (family.replicas > 1 and self.unknown == "gpus"):
+            return False
         return not family.small_buckets and (
             group.checkpointing or (self.unknown == "micro-batch" and family.optimizer == "gpu")
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -34,6 +34,8 @@ _OPTIMIZER_OFFLOADED = translated("optimizer on {place}")
 _PARAMETERS_OFFLOADED = translated("parameters on {place}")
 _CHECKPOINTING = translated("checkpointing")
 _NO_RESHARD = translated("no reshard after forward")
+_REPLICAS = translated("{count} replicas (HSDP)")
+_CONTEXT = translated("sequences split over {count} GPUs")
 _PRECOMPUTED = translated("reference precomputed")
 
 
@@ -50,6 +52,10 @@ class Family(msgspec.Struct, frozen=True, order=True):
     """Use PyTorch's FSDP2 (``fully_shard``) instead of DeepSpeed."""
     reshard: bool = True
     """FSDP2's ``reshard_after_forward``: False keeps a layer's gathered weights until its backward."""
+    replicas: int = 1
+    """FSDP2 with hybrid sharding (HSDP): this many groups of ranks, each with all states, sharded within the group."""
+    context: int = 1
+    """Context parallelism: this many ranks share each sequence."""
 
     @property
     def bucket(self) -> int:
@@ -66,11 +72,21 @@ class Family(msgspec.Struct, frozen=True, order=True):
         """``zero``, ``fsdp2`` or ``fsdp2-no-reshard``."""
         return ("fsdp2" if self.reshard else "fsdp2-no-reshard") if self.fsdp else "zero"
 
+    def sharding_ranks(self, world_size: int) -> int:
+        """Ranks over which the states are sharded; that share a sequence are among them."""
+        return world_size // self.replicas
+
+    def data_ranks(self, world_size: int) -> int:
+        """Ranks that are given samples of their own."""
+        return world_size // self.context
+
     @property
     def label(self) -> Text:
         """The name in reports, such as ``ZeRO-3, optimizer on CPU``."""
         stage = "FSDP2" if self.fsdp else f"ZeRO-{self.zero}"
         words = [Text(stage, stage), *([] if self.reshard else [_NO_RESHARD])]
+        words += [_REPLICAS.format(count=self.replicas)] if self.replicas > 1 else []
+        words += [_CONTEXT.format(count=self.context)] if self.context > 1 else []
         if self.optimizer == self.parameters != "gpu":
             words.append(_BOTH_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
         else:
@@ -102,16 +118,26 @@ class Strategy(msgspec.Struct, frozen=True):
 
 
 def strategy_families(
-    world_size: int, *, nvme: bool, host: bool = True, sharding: Sharding = "zero"
+    world_size: int,
+    *,
+    nvme: bool,
+    host: bool = True,
+    sharding: Sharding = "zero",
+    nodes: int = 1,
+    context_sizes: Sequence[int] = (),
 ) -> Iterator[Family]:
     """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
-    ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload. Stages are omitted if a
-    higher one is as fast (ZeRO-1 has the communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the ZeRO paper,
-    §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
+    ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload; ``context_sizes``: over how
+    many ranks a sequence may be split, smallest first. Stages are omitted if a higher one is as fast (ZeRO-1 has the
+    communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the ZeRO paper, §7.2.1,
+    https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
+    for replicas in (count for count in range(nodes, 1, -1) if nodes % count == 0):
+        usual += [Family(3, fsdp=True, reshard=reshard, replicas=replicas) for reshard in (False, True)]
     usual += [Family(3, fsdp=True), Family(3, fsdp=True, reshard=False)]
+    usual += [Family(3, fsdp=True, context=size) for size in context_sizes]
     if host:
         usual += [Family(2, "cpu"), Family(3, "cpu"), Family(3, "cpu", "cpu"), Family(3, "cpu", "cpu", fsdp=True)]
     if nvme:
@@ -140,14 +166,29 @@ def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) 
     return tuple(sorted(size for size in sizes if size >= min_micro_batch))
 
 
-def fsdp_environment(strategy: Strategy) -> dict[str, str]:
+def parallelism_config(strategy: Strategy, world_size: int) -> dict[str, int]:
+    """accelerate's ``ParallelismConfig``; empty where the states are simply sharded over all ranks."""
+    family = strategy.family
+    if family.replicas == family.context == 1:
+        return {}
+    sizes = {"dp_replicate_size": family.replicas, "cp_size": family.context}
+    shards = world_size // (family.replicas * family.context)
+    return {name: size for name, size in sizes.items() if size > 1} | {"dp_shard_size": shards}
+
+
+def fsdp_environment(strategy: Strategy, world_size: int) -> dict[str, str]:
     """The variables that ``accelerate launch`` sets, as TrainingArguments alone do not.
 
     With the first, transformers loads the weights on a node's first rank only, and accelerate makes a process group
     for CPU tensors as well, which offloaded gradients need.
     """
-    offloads = strategy.family.parameters == "cpu"
-    return {"ACCELERATE_USE_FSDP": "true", **({"FSDP_OFFLOAD_PARAMS": "true"} if offloads else {})}
+    found = {"ACCELERATE_USE_FSDP": "true"}
+    if strategy.family.parameters == "cpu":
+        found["FSDP_OFFLOAD_PARAMS"] = "true"
+    sizes = parallelism_config(strategy, world_size)
+    if sizes:
+        found["ACCELERATE_USE_PARALLELISM_CONFIG"] = "true"
+    return found | {f"PARALLELISM_CONFIG_{name.upper()}": str(size) for name, size in sizes.items()}
 
 
 def fsdp_config(strategy: Strategy) -> dict[str, Any]:

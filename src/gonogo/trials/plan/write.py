@@ -153,7 +153,7 @@ def strategy_files(choice: Choice, request: PlanRequest, facts: ModelFacts) -> d
             "train.py": _TRAINING_SCRIPT.read_text(encoding="utf-8"),
             **launch_files(choice, request, facts, arguments),
         }
-    if fsdp:
+    if fsdp and "launch_swift.sh" in written:
         written[SWIFT_FSDP_CONFIG] = _json_text({"fsdp": arguments["fsdp"], "fsdp_config": config})
     elif "launch_swift.sh" in written:
         written[SWIFT_CONFIG] = _json_text({name: value for name, value in config.items() if name != "optimizer"})

@@ -1,4 +1,4 @@
-"""The name of the parallelism strategy: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``DDP 2 × TP 2 × PP 2``."""
+"""The name of the parallelism strategy: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``HSDP 2 × FSDP2 8``."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ def describe_strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Modu
     names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
     said = next((said for name, said in _STRATEGY_BY_WRAPPER.items() if name in names), "")
     sizes = _mesh_sizes(root)
-    if said and sizes:
-        samples = sizes.pop("", 1)
-        return " × ".join([f"{said} {samples}", *(f"{name} {size}" for name, size in sizes.items())])
+    replicas = _replicas(root)
+    if said and (sizes or replicas > 1):
+        samples = sizes.pop("", 0) or max(math.prod(mesh.shape) for mesh in _device_meshes(root))
+        words = [f"HSDP {replicas}", f"{said} {samples // replicas}"] if replicas > 1 else [f"{said} {samples}"]
+        return " × ".join([*words, *(f"{name} {size}" for name, size in sizes.items())])
     return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
 
 
@@ -124,6 +126,23 @@ def _mesh_sizes(root: nn.Module) -> dict[str, int]:
         sizes |= {kind: max(size, sizes.get(kind, 1)) for kind, size in own.items()}
     model_parallel = {kind: size for kind, size in sizes.items() if kind and size > 1}
     return {"": sizes.get("", 1), **model_parallel} if model_parallel else {}
+
+
+def _replicas(root: nn.Module) -> int:
+    """Groups of ranks that each hold all of a sharded parameter (HSDP), not counting those of model parallelism."""
+    found = 1
+    for parameter in root.parameters():
+        mesh, placements = getattr(parameter, "device_mesh", None), getattr(parameter, "placements", ())
+        if mesh is None or not any(placement.is_shard() for placement in placements):
+            continue
+        dimensions = zip(_named_dimensions(mesh), placements, strict=False)
+        copies = math.prod(
+            size
+            for (name, size), placement in dimensions
+            if placement.is_replicate() and not _parallelism_kinds(_split_dimension_name(name))
+        )
+        found = max(found, copies)
+    return found
 
 
 def _named_dimensions(mesh: Any) -> list[tuple[str, int]]:

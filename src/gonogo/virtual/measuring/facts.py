@@ -18,6 +18,7 @@ from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET_SINCE, cuda_graph_byt
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.package import stand_in_version
 from gonogo.virtual.synthetic.model import LocatedModel, read_model
+from gonogo.virtual.synthetic.tokens import computes_positions, stated_positions
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 MAX_BATCHED_TOKENS = 4096
@@ -54,6 +55,8 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
         engine=measure_engine(given.model, "bfloat16", hasattr(found.config, "auto_map")) if given.engine else (),
         stored_class=stored.model_class.__name__,
         beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
+        positions=stated_positions(found.config) or 0,
+        computes_positions=computes_positions(found.config),
     )
 
 

@@ -88,6 +88,10 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The class of the checkpoint, if a different one is trained."""
     beside_parameters: int = 0
     """Parameters of the reward model or the teacher."""
+    positions: int = 0
+    """The longest sequence for which the config states positions; 0 if it states none."""
+    computes_positions: bool = True
+    """Whether longer sequences run nevertheless, as with rotary positions."""
 
 
 class JobEnded(msgspec.Struct, frozen=True):

@@ -53,12 +53,25 @@ def nested_configs(config: Any) -> list[Any]:
     return found
 
 
-def max_positions(config: Any) -> int:
-    """The maximum number of positions according to the config."""
+def stated_positions(config: Any) -> int | None:
+    """The number of positions that the config states."""
     text = text_config(config)
     limits = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
-    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
-    return min(known) - 2 if known else 1 << 30  # RoBERTa's positions start after that of its padding token
+    return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
+
+
+def computes_positions(config: Any) -> bool:
+    """Whether positions are rotary, so that a sequence longer than stated runs, if worse."""
+    text = text_config(config)
+    return any(getattr(text, name, None) is not None for name in ("rope_parameters", "rope_theta"))
+
+
+def max_positions(config: Any) -> int:
+    """The longest sequence that the model takes."""
+    stated = stated_positions(config)
+    if stated is None or computes_positions(config):
+        return 1 << 30
+    return stated - 2  # RoBERTa's positions start after that of its padding token
 
 
 def _axial_sequence_length(config: Any) -> int | None:

@@ -120,12 +120,17 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator, and count it."""
+        if types and private.has_foreign_dispatch(tuple(types)):
+            return NotImplemented  # a DTensor's: its operators arrive here again, on local tensors
         out = func(*args, **(kwargs or {}))
         if func.is_view or func.namespace == "prim":
             return out
         work = self._by_phase[self._life.step, self._life.phase]
         if func.namespace == "c10d":
             _count_collective(work, func, args, self._ranks_of_node)
+            return out
+        if func.namespace == "_c10d_functional":
+            _count_functional_collective(work, func, args, kwargs or {}, self._ranks_of_node)
             return out
         operands = _nested_tensors(args) + _nested_tensors(out)
         on_host = [tensor.device.type == "cpu" for tensor in operands]
@@ -177,14 +182,45 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
     operator = func._schema.name.removeprefix("c10d::")
     try:
         call = C10dCall(func, args, None)
-        nodes = {rank // max(ranks_per_node, 1) for rank in call.members}
-        spans, goes_on = len(nodes) > 1, call.blocks is False
-        operator = collective_key(operator, len(call.members), spans_nodes=spans, is_async=goes_on)
+        operator = _group_key(operator, call.members, ranks_per_node, is_async=call.blocks is False)
     except KeyError:  # an operator without a group
         pass
+    _add_collective(work, operator, _sent_tensors(args))
+
+
+_C10D_NAMES = {
+    "all_reduce": "allreduce_",
+    "all_gather_into_tensor": "_allgather_base_",
+    "reduce_scatter_tensor": "_reduce_scatter_base_",
+    "all_to_all_single": "alltoall_base_",
+    "broadcast": "broadcast_",
+}
+"""Functional collectives, as DTensor calls them, with the names of the collectives that they run."""
+
+
+def _count_functional_collective(work: _PhaseCounters, func: Any, args: Any, kwargs: Any, ranks_per_node: int) -> None:
+    """Their results are waited for at once where DTensor redistributes, so they are counted as blocking."""
+    name = func._schema.name.rpartition("::")[2]
+    for ending in ("_", "_coalesced"):
+        name = name.removesuffix(ending)
+    operator = _C10D_NAMES.get(name)
+    if operator is None:  # waits, and marks for autograd
+        return
+    given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)} | kwargs
+    group = private.resolve_process_group(given["group_name"])
+    members = torch.distributed.get_process_group_ranks(group)
+    _add_collective(work, _group_key(operator, members, ranks_per_node, is_async=False), _nested_tensors(args[0]))
+
+
+def _group_key(operator: str, members: Sequence[int], ranks_per_node: int, *, is_async: bool) -> str:
+    nodes = {rank // max(ranks_per_node, 1) for rank in members}
+    return collective_key(operator, len(members), spans_nodes=len(nodes) > 1, is_async=is_async)
+
+
+def _add_collective(work: _PhaseCounters, operator: str, sent: list[torch.Tensor]) -> None:
     counted = work.collectives[operator]
     counted[0] += 1
-    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent_tensors(args))
+    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in sent)
 
 
 def _sent_tensors(args: Any) -> list[torch.Tensor]:

@@ -12,7 +12,7 @@ from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, SWIFT_FSDP_CONFIG, to_command_line_options
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.strategy import fsdp_config, fsdp_environment
+from gonogo.trials.plan.strategy import fsdp_config, fsdp_environment, parallelism_config
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _SWIFT_TUNER_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
@@ -32,7 +32,7 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *to_command_line_options(arguments)]
     fsdp = choice.strategy.family.fsdp
-    exports = _fsdp_exports(choice)
+    exports = _fsdp_exports(choice, request)
     of_deepspeed = {
         **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program),
@@ -47,6 +47,17 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
             ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(request)],
             program,
         ),
+        **_framework_files(choice, request, facts, arguments, exports),
+    }
+
+
+def _framework_files(
+    choice: Choice, request: PlanRequest, facts: ModelFacts, arguments: dict[str, Any], exports: tuple[str, ...]
+) -> dict[str, str]:
+    """The files of ms-swift and LLaMA-Factory, whose data pipelines don't pad for context parallelism."""
+    if choice.strategy.family.context > 1:
+        return {}
+    return {
         "launch_swift.sh": launch_script(
             choice,
             request,
@@ -185,12 +196,15 @@ def _accelerate_fsdp_yaml(choice: Choice, request: PlanRequest) -> str:
     config = fsdp_config(choice.strategy)
     settings = {f"fsdp_{name}": value for name, value in config.items() if name != "cpu_offload"}
     settings["fsdp_offload_params"] = config["cpu_offload"]
+    sizes = parallelism_config(choice.strategy, request.world_size)
     return "\n".join(
         [
             "compute_environment: LOCAL_MACHINE",
             "distributed_type: FSDP",
             "fsdp_config:",
             *(f"  {name}: {json.dumps(value).strip(chr(34))}" for name, value in settings.items()),
+            *(["parallelism_config:"] if sizes else []),
+            *(f"  parallelism_config_{name}: {size}" for name, size in sizes.items()),
             f"mixed_precision: {request.dtype}",
             f"num_machines: {request.machine.nodes}",
             f"num_processes: {request.world_size}",
@@ -201,11 +215,12 @@ def _accelerate_fsdp_yaml(choice: Choice, request: PlanRequest) -> str:
     )
 
 
-def _fsdp_exports(choice: Choice) -> tuple[str, ...]:
+def _fsdp_exports(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
     """What ``accelerate launch`` would export, for the other launchers."""
     if not choice.strategy.family.fsdp:
         return ()
-    return ("export " + " ".join(f"{name}={value}" for name, value in fsdp_environment(choice.strategy).items()),)
+    exported = fsdp_environment(choice.strategy, request.world_size)
+    return ("export " + " ".join(f"{name}={value}" for name, value in exported.items()),)
 
 
 def swift_environment(request: PlanRequest) -> tuple[str, ...]:
