@@ -119,7 +119,8 @@ def test_a_program_prints_its_own_cases(tmp_path: Path) -> None:
     assert figures == {'a {"B": 8}': 0.5, "b": 1e-05}
     answer = {"verdict": "GO", "seconds": 3, "figures": figures}
     assert run.of_case({"figure": "b"}, answer) == {"verdict": "GO", "seconds": 3, "printed": 1e-05}
-    assert run.of_case({"figure": "absent"}, answer) == {"verdict": "GO", "seconds": 3}
+    assert run.of_case({"figure": "absent"}, answer)["told"] == "the program printed no figure of this case"
+    assert run.of_case({"figure": "absent"}, {"verdict": "NO-GO", "seconds": 3}) == {"verdict": "NO-GO", "seconds": 3}
 
 
 def test_each_pair_names_a_row_of_its_framework() -> None:

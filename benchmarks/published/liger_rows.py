@@ -27,6 +27,8 @@ TRANSFORMERS = {
     "2025-05": "4.52.3", "2025-06": "4.52.4", "2025-07": "4.53.2", "2025-08": "4.55.0",
 }  # fmt: skip
 """The release of the month; the later ones are rehearsed with that of constraints.txt."""
+MEGATRON_CORE = "megatron-core==0.16.1"
+"""The last release for Python 3.11, for the scripts that measure Megatron's kernels only where it is installed."""
 LEFT_OVER = "embedding"
 """Its figures hold what earlier measurements of the same process had left: 12.06 GiB where its tensors take 0.1."""
 OF_A_SERIES = ("kernel_name", "gpu_name", "kernel_provider", "extra_benchmark_config_str")
@@ -89,6 +91,9 @@ def main(mirror: str) -> None:
         name = f"{figure['kernel_name']}, {figure['kernel_provider']}, {size}, {GPUS[figure['gpu_name']]}"
         if any(name == row["name"] for _, _, row in rows):
             name += ", " + "".join(c for c in figure["extra_benchmark_config_str"] if c not in '{}"')
+        needs = [f"liger-kernel=={figure['liger_version']}"]
+        if figure["kernel_name"].startswith("megatron"):
+            needs.append(MEGATRON_CORE)
         row: dict[str, object] = {
             "name": name,
             "strategy": figure["kernel_provider"],
@@ -101,7 +106,7 @@ def main(mirror: str) -> None:
             ),
             "published": round(float(figure["y_value_50"]) / 1024, 6),
             "source": f"https://github.com/linkedin/Liger-Kernel/blob/{commit}/{FIGURES}",
-            "python": [f"liger-kernel=={figure['liger_version']}"],
+            "python": needs,
         }
         if figure["timestamp"][:7] in TRANSFORMERS:
             row["with"] = [f"transformers=={TRANSFORMERS[figure['timestamp'][:7]]}"]

@@ -255,7 +255,9 @@ def of_case(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """A rehearsal's result for one of the cases that its program measures."""
     own = {name: result[name] for name in ("verdict", "seconds", "told") if name in result}
     gib = result.get("figures", {}).get(row["figure"])
-    return own if gib is None else {**own, "printed": round(gib, 6)}
+    if gib is not None:
+        return {**own, "printed": round(gib, 6)}
+    return {"told": "the program printed no figure of this case", **own} if result.get("figures") else own
 
 
 def run(row: dict[str, Any], mirrors: Path | None, cache: Path, timeout: int) -> dict[str, Any]:

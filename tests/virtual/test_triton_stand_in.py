@@ -99,6 +99,19 @@ def test_kernels_are_launched_for_nothing(tmp_path: Path, session: Session) -> N
         module.copy.fn.fn(source, source, 1)
 
 
+def test_constants_compare_and_compute_as_their_values(session: Session) -> None:
+    constexpr = importlib.import_module("triton.language").constexpr
+    mean, total = constexpr(3), constexpr(constexpr(1))
+    assert 3 == mean  # noqa: SIM300  as a launcher compares the mode that it was given
+    assert not 1 == mean  # noqa: SIM201, SIM300
+    assert mean != total
+    assert (mean + 1).value == (1 + mean).value == 4
+    assert (1 - mean).value == -2
+    assert mean > total
+    assert [0, 1, 2, 3][mean] == 3
+    assert {constexpr(3): "mean"}[mean] == "mean"
+
+
 def test_every_name_of_the_real_package_can_be_imported(session: Session) -> None:
     importlib.import_module("triton")
     missing = []

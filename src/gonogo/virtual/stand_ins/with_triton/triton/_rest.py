@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,57 @@ class _Value:
 
 
 class _Constant:
-    """``triton.language.constexpr``, which kernels' signatures construct: ``tl.constexpr(2)``."""
+    """``triton.language.constexpr``: kernels' signatures construct it (``tl.constexpr(2)``), and code that launches
+    them compares and computes with it."""
 
     def __init__(self, value: Any = None) -> None:
-        self.value = value
+        self.value = _value_of(value)
+
+    def __repr__(self) -> str:
+        return f"constexpr[{self.value}]"
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        index: int = self.value
+        return index
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    def __iter__(self) -> Any:
+        return iter(self.value)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.value[key]
+
+
+def _value_of(one: Any) -> Any:
+    return one.value if isinstance(one, _Constant) else one
+
+
+def _add_operators() -> None:
+    """Give constants Python's operators, whose results are constants too."""
+
+    def add(name: str, operate: Callable[..., Any]) -> None:
+        def computed(*operands: Any) -> Any:
+            return type(operands[0])(operate(*map(_value_of, operands)))
+
+        setattr(_Constant, f"__{name}__", computed)
+
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert"):
+        add(name, getattr(operator, name))
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"):
+        operate = getattr(operator, f"__{name}__")
+        add(name, operate)
+        add(f"r{name}", lambda one, other, operate=operate: operate(other, one))
+
+
+_add_operators()
 
 
 class _LanguageClass(UnimplementedClass):
