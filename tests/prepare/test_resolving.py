@@ -110,3 +110,36 @@ def test_no_older_release_is_taken_for_want_of_a_wheel(tmp_path: Path, monkeypat
     found = PackageResolver(["omegaconf"], [], {}, [], None, tmp_path, NOTHING, print, unconfined=True).resolve()
     assert [one.version for one in found] == ["2.3.0"]
     assert built_here == ["antlr4-python3-runtime"]
+
+
+AFTER = """\
+error: No solution found when resolving dependencies
+  cause: Because there are no versions of webdataset and you require webdataset, we can conclude that your requirements are unsatisfiable.
+
+hint: `webdataset` was filtered by `exclude-newer` to only include packages uploaded before 2018-01-02T00:00:00Z.
+"""  # noqa: E501
+
+
+def test_what_had_no_release_on_the_day_is_taken_in_its_first_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[list[str]] = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        if "lowest-direct" in words:
+            assert (tmp_path / "oldest.in").read_text() == "webdataset>=0.1\n"
+            return "webdataset==0.1.2\n"
+        turns.append((tmp_path / "requirements.in").read_text().split())
+        if "webdataset=9999-01-01" not in words:
+            assert "--exclude-newer" in words
+            raise UvFailed(AFTER)
+        assert words[words.index("--exclude-newer") + 1] == "2018-01-01"
+        (tmp_path / LOCK_FILE_NAME).write_text("")
+        return ""
+
+    monkeypatch.setattr(resolving, "run_uv", run_uv)
+    PackageResolver(
+        ["webdataset>=0.1", "tqdm"], [], {}, [], "2018-01-01", tmp_path, NOTHING, print, unconfined=True
+    ).resolve()  # fmt: skip
+    assert turns[0] == ["webdataset>=0.1", "tqdm"]
+    assert turns[1] == ["webdataset==0.1.2", "tqdm"]

@@ -291,3 +291,35 @@ def test_releases_beside_a_torch_are_those_that_pytorch_publishes_for_it() -> No
     assert companion_releases("torchvision", "", None, "2.13.0+cpu") == ["==0.28.*"]
     assert companion_releases("torchaudio", "", "==2.4.*", "2.13.0") == ["==2.4.*", "==2.11.*"]
     assert companion_releases("torchvision", "", ">=2.4", "2.6.0") == ["==0.21.*"]
+
+
+def test_a_pin_without_wheels_is_replaced_by_the_next_later_release(index: Path, tmp_path: Path) -> None:
+    for version in ("1.23.2", "1.26.4", "2.1.0"):
+        wheel(index, "numpy", version)
+    with tarfile.open(index / "numpy-1.21.4.tar.gz", "w:gz"):
+        pass
+    made = build_full_environment(requirements(tmp_path, "numpy==1.21.4\n"), (), None)
+    assert versions(made)["numpy"] == "1.23.2"
+    ((_, why),) = made.skipped
+    assert why.en.startswith("rehearsed with numpy 1.23.2; it could not be installed: ")
+
+
+def test_a_next_release_that_does_not_go_with_the_rest_is_not_kept(index: Path, tmp_path: Path) -> None:
+    for version in ("1.23.2", "1.26.4", "2.1.0"):
+        wheel(index, "numpy", version)
+    wheel(index, "user-of-numpy", "1.0", ("numpy>=1.26",))
+    made = build_full_environment(requirements(tmp_path, "numpy==1.21.4\nuser-of-numpy\n"), (), None)
+    assert versions(made)["numpy"] in ("1.26.4", "2.1.0")
+
+
+@pytest.mark.parametrize(("pinned", "kept"), [("2.1.0", False), ("3.7.1", True)])
+def test_a_triton_of_another_torch_is_left_out(index: Path, tmp_path: Path, pinned: str, kept: bool) -> None:
+    wheel(index, "triton", pinned)
+    wheel(index, "uses-triton", "1.0", ("triton",))
+    made = build_full_environment(requirements(tmp_path, f"triton=={pinned}\nuses-triton\n"), (), None)
+    assert (versions(made).get("triton") == pinned) is kept
+    assert [(what.en, why.en) for what, why in made.skipped] == (
+        []
+        if kept
+        else [(f"triton=={pinned}", f"could not be installed: it goes with torch==2.1.*, and torch {TORCH} is here")]
+    )

@@ -8,16 +8,19 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 import gonogo
 from gonogo.confinement.trees import remove_tree
+from gonogo.evidence.environment.compatibility import torch_pinned_releases
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.addresses import PACKAGE_NOT_INSTALLED, describe_package_url, fetch_from_urls
@@ -27,7 +30,7 @@ from gonogo.prepare.packages.installed import installed_version, link_torch
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import RequestedVersions
-from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver
+from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver, ResolvedPackage
 from gonogo.prepare.packages.torch_family import (
     TORCH_COMPANION_PACKAGES,
     companion_releases,
@@ -46,7 +49,7 @@ _RELOCATABLE_SHEBANG = b"""#!/bin/sh
 """
 _MAX_BYTES = 1 << 20
 
-_ENVIRONMENT_FORMAT_VERSION = 13
+_ENVIRONMENT_FORMAT_VERSION = 14
 """Increased if environments are created differently, so that older ones are not used."""
 _SETUPTOOLS = BUILD_PACKAGES[0]
 # What gonogo's own code in a rehearsal needs besides torch: for records, and to write checkpoints from a config.
@@ -149,6 +152,8 @@ def make_environment(
         torch = requested.torch or torch_release_on_date(requested.as_of, filling, what, report_progress)
         of_the_day = install_torch(venv, torch, filling, what, report_progress)
         of_today = link_torch(packages) if of_the_day is None else []
+        if _leave_out_other_triton(resolving, chosen, Version(_versions_in(packages)["torch"])):
+            resolving.resolve(of_python)
         _install(venv, filling, requested, resolving, of_today, of_python, of_the_day or [], what, report_progress)
         for name in TORCH_COMPANION_PACKAGES:
             if name in requested.built_for_cuda or is_required_by_another(name, packages):
@@ -176,6 +181,16 @@ def make_environment(
         ) from None
     finally:
         remove_tree(filling)
+
+
+def _leave_out_other_triton(resolver: PackageResolver, chosen: Sequence[ResolvedPackage], torch: Version) -> bool:
+    """Leave out a triton that goes with another torch: torch imports it, and gonogo's stand-in fits any torch."""
+    for one in (one for one in chosen if one.name == "triton"):
+        rows = [row for row in torch_pinned_releases("triton") if SpecifierSet(row.versions).contains(one.version)]
+        if rows and not any(SpecifierSet(row.torch).contains(torch.public) for row in rows):
+            resolver.leave_out("triton", f"it goes with torch{rows[0].torch}, and torch {torch.public} is here")
+            return True
+    return False
 
 
 def _make_resolver(

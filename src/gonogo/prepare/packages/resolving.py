@@ -1,7 +1,8 @@
 """Resolves the packages of an environment with uv before anything is installed, using wheels only.
 
 If a package is available only as sources, a wheel is built here, confined, and uv is run again. A package whose
-requested version isn't available is used in another version, or left out.
+requested version isn't available is used in the next later one that is, else in any other version, or left out. One that
+had no release yet on the environment's date is used in its first release.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _MAX_ATTEMPTS = 60
 _MAX_NEWER_RELEASES = 4
 """The most requested packages for which a newer release than the resolved one is tried."""
 LOCK_FILE_NAME = "pylock.toml"
+_NO_DATE = "9999-01-01"
 
 
 class ResolvedPackage(msgspec.Struct, frozen=True):
@@ -79,6 +81,8 @@ class PackageResolver:
         self._left_out: dict[str, str] = {}
         self._not_built: dict[str, str] = {}
         self._tried_newer: set[str] = set()
+        self._instead: dict[str, str] = {}
+        self._undated: list[str] = []
         self.built: dict[str, str] = {}
         """Versions of what was built here for want of a wheel."""
 
@@ -99,17 +103,24 @@ class PackageResolver:
                     continue
                 return found
             except UvFailed as error:
-                exact = {line for line in lines if "==" in line and "@" not in line}
+                instead = set(self._instead.values())
+                exact = {line for line in lines if "==" in line and "@" not in line} - instead
                 if newest and "exclude-newer" in error.text:
-                    newest = None  # the file pins something newer than the repository's last commit
+                    late = [name for name in error.packages_after_date if name not in self._undated]
+                    for name in late:
+                        self._take_after_date(name)
+                    newest = newest if late else None
                     continue
                 if self._build_missing_wheel(error) or self._allow_pre_releases(error):
                     continue
                 refused = next((name for name in error.unavailable_packages if name not in self._left_out), None)
                 if refused is not None:
-                    self._loosen_or_leave_out(refused, self._not_built.get(refused) or error.reason)
+                    if not self._take_next_release(refused, self._not_built.get(refused) or error.reason):
+                        self._loosen_or_leave_out(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
                     self._forced = sorted({*exact, *self._forced})  # pins conflict but were installed together
+                elif instead:
+                    self._instead.clear()  # they do not go with the rest
                 elif newest is not None:
                     newest = None  # nothing from that date supports this Python
                     self._left_out.clear()
@@ -121,7 +132,7 @@ class PackageResolver:
 
     def _requirement_lines(self, extra_requirements: Sequence[str]) -> list[str]:
         lines = [
-            _requirement_without_version(line) if name in self._loose else line
+            self._instead.get(name, _requirement_without_version(line) if name in self._loose else line)
             for name, line in self._asked.items()
             if name not in self._left_out and name not in self._addresses
         ]
@@ -178,6 +189,8 @@ class PackageResolver:
         # Otherwise uv takes an old pre-release of a package whose releases are all sources, such as deepspeed.
         words += ["--python", sys.executable, *WHEELS_ONLY_OPTIONS, "--prerelease", "explicit"]
         words += ["--exclude-newer", exclude_newer] if exclude_newer else []
+        if exclude_newer:
+            words += [word for name in self._undated for word in ("--exclude-newer-package", f"{name}={_NO_DATE}")]
         words += ["--format", LOCK_FILE_NAME, "-o", LOCK_FILE_NAME, *options]
         run_uv(words, cwd=self._folder, what=self._what, say=self._say, find_links=self._wheels)
         lock = tomllib.loads((self._folder / LOCK_FILE_NAME).read_text(encoding="utf-8"))
@@ -185,8 +198,49 @@ class PackageResolver:
 
     def _loosen_or_leave_out(self, name: str, reason: str) -> None:
         is_asked = name in self._asked and name not in self._addresses
-        (self._loose if is_asked and name not in self._loose else self._left_out)[name] = reason
+        taken = self._instead.pop(name, None) is not None  # the next release does not go with the rest: any other
+        (self._loose if is_asked and (taken or name not in self._loose) else self._left_out)[name] = reason
         self._forced = [line for line in self._forced if Requirement(line).name != name]
+
+    def leave_out(self, name: str, reason: str) -> None:
+        """Have the next resolution do without a package, whoever requires it."""
+        self._left_out[name] = reason
+        self._forced = [line for line in self._forced if Requirement(line).name != name]
+
+    def _take_after_date(self, name: str) -> None:
+        """Take a package that had no fitting release on the date in the first one since: as near to it as there is."""
+        self._undated.append(name)
+        line = self._asked.get(name)
+        if line is not None and name not in self._loose and (first := self._oldest_release(Requirement(line))):
+            self._instead[name] = first
+
+    def _take_next_release(self, name: str, reason: str) -> bool:
+        """Take the first release after the pinned one that has a wheel; False if none is pinned or it was tried."""
+        if name not in self._asked or name in self._addresses or name in self._loose:
+            return False
+        requirement = Requirement(self._asked[name])
+        pins = [one for one in requirement.specifier if one.operator == "==" and not one.version.endswith(".*")]
+        if len(pins) != 1:
+            return False
+        requirement.specifier = SpecifierSet(f">{pins[0].version}")
+        if (later := self._oldest_release(requirement)) is None:
+            return False
+        self._loose[name] = reason
+        self._instead[name] = later
+        self._undated.append(name)
+        self._forced = [line for line in self._forced if Requirement(line).name != name]
+        return True
+
+    def _oldest_release(self, requirement: Requirement) -> str | None:
+        """The requirement of the oldest release with a wheel that fits one, of any date; None if there is none."""
+        (self._folder / "oldest.in").write_text(f"{requirement}\n", encoding="utf-8")
+        words = ["pip", "compile", "oldest.in", "--quiet", "--no-deps", "--no-header", "--no-annotate"]
+        words += ["--python", sys.executable, *WHEELS_ONLY_OPTIONS, "--resolution", "lowest-direct"]
+        try:
+            told = run_uv(words, cwd=self._folder, what=self._what, say=self._say, find_links=self._wheels)
+        except UvFailed:
+            return None
+        return next((line for line in map(str.strip, told.splitlines()) if "==" in line), None)
 
     def _allow_pre_releases(self, error: UvFailed) -> bool:
         """Allow pre-releases of packages that have nothing else, mostly nightly builds; True if there are any."""

@@ -47,6 +47,7 @@ _NO_WHEELS = re.compile(
     r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
 )
 _NO_VERSIONS = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
+_AFTER_DATE_PATTERN = re.compile(r"`([A-Za-z0-9][\w.-]*)` was filtered by `exclude-newer`")
 _WHEELS_REQUIRED_PATTERN = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
 WHEELS_ONLY_OPTIONS = ("--only-binary", ":all:")
 
@@ -94,6 +95,11 @@ class UvFailed(Exception):
         return tuple(
             canonicalize_name(name) for name in found if f"Pre-releases are available for `{name}`" in self.text
         )
+
+    @property
+    def packages_after_date(self) -> tuple[str, ...]:
+        """Canonical names of the packages of which every fitting release is newer than the date."""
+        return tuple(dict.fromkeys(map(canonicalize_name, _AFTER_DATE_PATTERN.findall(self.text))))
 
     def mentions(self, package: str) -> bool:
         """Whether the output mentions a package."""
