@@ -198,6 +198,18 @@ def test_a_module_whose_package_has_another_name_is_asked_for_with_the_others(
     assert report.skipped[0].remedy.options == ("--with", "opencv-python", "--with", "matplotlib")
 
 
+def test_with_consent_what_it_imports_is_installed_at_once(
+    project: Path, rehearsals: list[RehearsalRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gonogo.prepare.missing_imports._is_importable", lambda module: module == "torch")
+    (project / "train.py").write_text("import cv2\nimport helper\nimport nobody_knows\n")
+    (project / "helper.py").write_text("import regex\n")
+    record, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True))
+    assert record is not None
+    assert rehearsals[0].with_packages == ("opencv-python", "regex")
+    assert any(note.en.endswith("no file of the project lists it: opencv-python, regex") for note in report.notes)
+
+
 def test_what_the_project_declares_is_looked_for_also_where_its_environment_is_not_wanted(
     project: Path, rehearsals: list[RehearsalRequest]
 ) -> None:

@@ -39,6 +39,7 @@ DISTRIBUTION_BY_MODULE = {
     "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
     "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
     "google.protobuf": "protobuf", "Levenshtein": "levenshtein", "Crypto": "pycryptodome", "attr": "attrs",
+    "open_clip": "open-clip-torch", "faiss": "faiss-cpu", "absl": "absl-py", "ruamel.yaml": "ruamel-yaml",
 }  # fmt: skip
 """Distributions whose name differs from that of the module."""
 _SHARED_NAMES = {"ruamel": 1, "zope": 1, "backports": 1, "jaraco": 1, "sphinxcontrib": 1, "google": 2, "azure": 2}

@@ -13,6 +13,7 @@ from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.packages.names import needs_cuda
 from gonogo.prepare.project_requirements import COMMON_PACKAGES, ProjectPackages
 
 STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torch_npu", "triton", "deepspeed", "ray"})
@@ -28,23 +29,43 @@ def missing_imports(
     imports that way; and only distributions that the project lists or that are common in training, because any other
     name may be a module that the launch's own Python finds.
     """
-    found: dict[str, None] = {}
+    return [
+        name
+        for name, module, listed, run in _imported_distributions(runs, packages, declared)
+        if not _is_importable(module) and not _is_project_module(module, run, folder, deep=not listed)
+    ]
+
+
+def undeclared_imports(runs: Sequence[Run], packages: ProjectPackages, folder: Path) -> list[str]:
+    """Distributions common in training that the program imports when it starts, and that the project doesn't list."""
+    return [
+        name
+        for name, module, _, run in _imported_distributions(runs, packages, ())
+        if name not in packages.lines and not needs_cuda(name) and name != "torch"
+        if not _is_project_module(module, run, folder, deep=True)
+    ]
+
+
+def _imported_distributions(
+    runs: Sequence[Run], packages: ProjectPackages, declared: Container[str]
+) -> Iterator[tuple[str, str, bool, Run]]:
+    """Distributions that are imported at the top, each with its module, whether it is listed, and the run."""
+    seen: set[str] = set()
     for run in runs:
         if run.launch is None or _has_own_python(run):
             continue
         for module in _modules_imported_at_top(run.scripts):
             first = module.partition(".")[0]
             name = distribution_of(module)
-            if name in found or first in sys.stdlib_module_names or first in STOOD_IN:
+            if name in seen or first in sys.stdlib_module_names or first in STOOD_IN:
                 continue
             listed = name in packages.lines or name in declared
             if not (listed or name in packages.asked or name in COMMON_PACKAGES):
                 continue
             if packages.own is not None and packages.own.name == name:
                 continue
-            if not _is_importable(first) and not _is_project_module(first, run, folder, deep=not listed):
-                found[name] = None
-    return list(found)
+            seen.add(name)
+            yield name, first, listed, run
 
 
 def _has_own_python(run: Run) -> bool:

@@ -47,6 +47,7 @@ from gonogo.prepare.listing import (
     similar_names_text,
 )
 from gonogo.prepare.make import MAX_ROWS, generate_files
+from gonogo.prepare.missing_imports import undeclared_imports
 from gonogo.prepare.named_inputs import SHELL_VARIABLE_OPTION, to_absolute_path
 from gonogo.prepare.packages.full_environment import existing_environment
 from gonogo.prepare.project_requirements import FILE, ProjectPackages, find_package_providing, project_packages
@@ -200,6 +201,8 @@ def prepare(
                 continue
             lacking = () if environment_options.as_installed else missing_packages(record.failure)
             if [name for name in lacking if packages.add(name)]:
+                for name in undeclared_imports(runs, packages, folder):  # or each would take a worker of its own
+                    packages.add(name)
                 continue
         rows = _options_with_enough_rows(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:

@@ -66,7 +66,14 @@ COMMON_PACKAGES = frozenset({
     "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
     "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
     "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
-    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio",
+    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio", "regex", "wget", "webdataset",
+    "braceexpand", "librosa", "soundfile", "torchlibrosa", "resampy", "phonemizer", "unidecode", "inflect", "pyworld",
+    "decord", "imageio", "imageio-ffmpeg", "lmdb", "h5py", "submitit", "torchmetrics", "kornia", "albumentations",
+    "pycocotools", "fairscale", "fvcore", "iopath", "yacs", "easydict", "ml-collections", "gdown", "lpips", "ujson",
+    "torchdiffeq", "vector-quantize-pytorch", "rotary-embedding-torch", "gymnasium", "networkx", "numba", "joblib",
+    "seaborn", "sacremoses", "mlflow", "prettytable", "click", "typer", "torchinfo", "plyfile", "trimesh", "addict",
+    "opt-einsum", "jaxtyping", "beartype", "more-itertools", "pytorch-msssim", "dill", "orjson", "zstandard",
+    "sentence-transformers", "lightning", "xxhash", "msgpack", "pydantic", "diffusers", "editdistance", "jiwer",
     *DISTRIBUTION_BY_MODULE.values(),  # whoever imports cv2 needs opencv-python, whether a list names it or not
 })  # fmt: skip
 

@@ -63,6 +63,9 @@ _NOT_INSTALLED = translated(
     "{names}: not installed here, but the program imports it at startup, so nothing was run: {option} installs "
     "it from the index, for this rehearsal only"
 )
+_ADDED_IMPORTS = translated(
+    "installed for this rehearsal, because the program imports it and no file of the project lists it: {names}"
+)
 _ENVIRONMENT_NOT_CREATED = translated(
     "{names}: not installed here, although {files} requires it and the program imports it at startup; nothing "
     "was run: --yes creates the required environment, once"
@@ -113,9 +116,12 @@ def _prepare_and_rehearse(
         return record, _with_skipped(_with_notes(report, said), [_skipped_generation(error)])
     with _prepared_in_cache(request.command, folder, listed.packages):
         request, notes = _with_environment(request, listed)
-        lacking = _missing_packages_report(request, launches[0], listed.packages, folder)
-        if lacking is not None:
-            return None, lacking
+        lacking = _missing_packages(request, launches[0], listed.packages, folder)
+        if lacking and not request.yes:
+            return None, _missing_packages_report(request, listed.packages, lacking)
+        if lacking:
+            request = replace(request, with_packages=(*request.with_packages, *lacking))
+            said.append(_ADDED_IMPORTS.format(names=", ".join(lacking)))
         wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
         if wanted:
             say(_GENERATING_MESSAGE.format(names=", ".join(wanted)))
@@ -253,19 +259,21 @@ def _with_environment(request: RehearsalRequest, preparation: Preparation) -> tu
     return replace(request, as_installed=True), [note]
 
 
-def _missing_packages_report(
+def _missing_packages(
     request: RehearsalRequest, runs: Sequence[Run], packages: ProjectPackages, folder: Path
-) -> Report | None:
-    """A report instead of a rehearsal, if the program imports a missing package at startup that nothing provides."""
+) -> list[str]:
+    """The packages that the program imports at startup and that nothing provides."""
     brought = request.environment is not None and request.environment != AS_INSTALLED
     installs = packages.files and packages.differs_from_installed and not request.as_installed
     if brought or request.ray is not None or installs:
-        return None
+        return []
     with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
     declared = declared_requirements(folder)
-    names = [name for name in missing_imports(runs, packages, folder, declared) if name not in with_packages]
-    if not names:
-        return None
+    return [name for name in missing_imports(runs, packages, folder, declared) if name not in with_packages]
+
+
+def _missing_packages_report(request: RehearsalRequest, packages: ProjectPackages, names: Sequence[str]) -> Report:
+    """A report instead of a rehearsal that can only end at an import."""
     shown = ", ".join(names)
     if all(name in packages.lines for name in names) and request.environment is None:
         why = _ENVIRONMENT_NOT_CREATED.format(names=shown, files=", ".join(packages.files))

@@ -1,8 +1,8 @@
 """Resolves the packages of an environment with uv before anything is installed, using wheels only.
 
 If a package is available only as sources, a wheel is built here, confined, and uv is run again. A package whose
-requested version isn't available is used in the next later one that is, else in any other version, or left out. One that
-had no release yet on the environment's date is used in its first release.
+requested version isn't available is used in the next later one that is, else in any other version, or left out.
+One that had no release yet on the environment's date is used in its first release.
 """
 
 from __future__ import annotations
