@@ -236,3 +236,19 @@ def test_weights_that_the_run_itself_has_not_written(session: Session, tmp_path:
     known = session.plan.scratch, session.mode.uses_meta
     assert find_internal_failure(raised.value, failure, *known) is not None
     assert find_internal_failure(raised.value, failure, *known, (str(tmp_path / "state"),)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("./checkpoints/stable-diffusion-v1-4", "put the model's folder there"),
+        ("/models/qwen", "put the model's folder there"),
+        ("somebody/painter", "hf download somebody/painter, or"),
+    ],
+)
+def test_a_folder_that_is_not_here_is_no_name_to_download(session: Session, name: str, says: str) -> None:
+    error = OSError("we couldn't connect to 'https://huggingface.co' to load this file, and it is not in the cache")
+    attach_hub_request(error, name, "")
+    said = told(session, raise_(error))
+    assert said is not None
+    assert says in said

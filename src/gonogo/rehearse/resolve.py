@@ -67,11 +67,13 @@ class CommandContext:
     python: str = sys.executable
     """The interpreter that ``python`` names."""
     in_script: ScriptRun | None = None
+    trees: tuple[Path, ...] = ()
+    """Trees of the changes that a program made before it started the command."""
 
     @property
     def earlier_trees(self) -> tuple[Path, ...]:
         """Trees of the changes made before the command."""
-        return () if self.in_script is None else (self.in_script.tree,)
+        return self.trees if self.in_script is None else (self.in_script.tree, *self.trees)
 
     def world(self) -> AbstractContextManager[World]:
         """A world with the files that the command finds."""

@@ -69,6 +69,7 @@ from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
 from gonogo.rehearse.resumed_launch import give_name, missing_checkpoint
 from gonogo.rehearse.shell.devices import install_smi_program
+from gonogo.rehearse.started_command import resolve_started_command
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep_folder, keep_records
@@ -363,6 +364,13 @@ def _run_rehearsal(
                 machine = machine_for(resolved.launch, request, requested_machine)
                 job = dataclasses.replace(job, resolved=resolved, machine=machine)
                 assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
+            elif (training := records[0].starts_training) is not None and life_pass.part == "":
+                started = resolve_started_command(training, resolved, situation, life_pass.trees)
+                if started is not None:
+                    resolved = started
+                    machine = machine_for(resolved.launch, request, requested_machine)
+                    job = dataclasses.replace(job, resolved=resolved, machine=machine)
+                    assignments, records, divergence = job.run(ranks_to_run(request.ranks, resolved.launch, machine))
             elif records[0].outcome == "completed":
                 ranks_to_run(request.ranks, resolved.launch, machine)  # reject ranks that it doesn't have after all
         notes += [*job.notes, *_confinement_notes(confinement)]

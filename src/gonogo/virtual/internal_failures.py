@@ -66,6 +66,13 @@ _UNKNOWN_HUB_MODEL = Reason(
     ),
     run_command("hf download {name}"),
 )
+_FOLDER_MISSING = Reason(
+    translated(
+        "the program opens {name}, a folder that is not on this machine, so that it is looked for on the hub: put the "
+        "model's folder there (hf download NAME --local-dir {name})"
+    ),
+    rehearse_again(purpose=Purpose.AFTER_FILES, subject="{name}"),
+)
 _STAND_IN_INCOMPLETE = Reason(
     translated(
         "gonogo's stand-in for {package}, which is not installed here, lacks this name: install the"
@@ -309,6 +316,8 @@ def _network_failure(error: BaseException, message: str) -> InternalFailure | No
             name, file = asked
             if published_model(name) is not None:  # asked for only where it was not prepared
                 return InternalFailure(name, model_not_cached(name))
+            if name.startswith((".", "/", "~")) or name.count("/") > 1:
+                return InternalFailure(name, _FOLDER_MISSING.format(name=name))
             if not file:
                 return InternalFailure(name, _UNKNOWN_HUB_MODEL.format(name=name))
             return InternalFailure(f"{name}, {file}", _HUB_FILE_MISSING.format(name=name, file=file))

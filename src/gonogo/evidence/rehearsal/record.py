@@ -278,6 +278,17 @@ class OmittedPart(msgspec.Struct, frozen=True):
     why_zh: str
 
 
+class StartedCommand(msgspec.Struct, frozen=True):
+    """A command that the program starts, and that may be its training."""
+
+    words: list[str]
+    cwd: str
+    program: str
+    """The Python program that it runs, or the launcher."""
+    environment: dict[str, str] = {}
+    """The variables that the program set or changed for it."""
+
+
 class RankRecord(msgspec.Struct):
     """Everything that one rank's worker observed in a rehearsal."""
 
@@ -330,6 +341,8 @@ class RankRecord(msgspec.Struct):
     """How many training processes the program was about to start itself."""
     starts_by: str = ""
     """With what; empty if it was not about to."""
+    starts_training: StartedCommand | None = None
+    """The command by which the program starts the training, if it trains nothing itself."""
     user_error: tuple[str, str] | None = None
     """A message, in English and Chinese, about something that the user must provide (such as a model's config)."""
     stack: list[Frame] = []

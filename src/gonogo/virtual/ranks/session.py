@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.environment.package_name import canonical_package_name
+from gonogo.evidence.launch.command_words import shorten_command
 from gonogo.evidence.notebook import SUFFIX, notebook_to_python
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import (
@@ -78,7 +79,7 @@ from gonogo.virtual.operators.native_functions import install_argument_conversio
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks
+from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks, started_commands
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared
@@ -149,6 +150,7 @@ class Session:
         self.data_shapes: list[str] = []
         self.missed: list[MissingInput] = []
         self.started_processes = StartedProcesses.of_rank(plan)
+        self._started_commands = started_commands.StartedCommands(plan, self._has_used_accelerator)
         table = read_prepared(Path(plan.prepared)) if plan.prepared else None
         self.lookups = asked_in_vain.FailedLookups(
             os.path.join(os.path.dirname(plan.scratch), "caches"), table.paths if table is not None else ()
@@ -217,6 +219,7 @@ class Session:
         undo.append(refusals.install(all_ranks_rehearsed=together))
         undo.append(install_scripting())
         undo.append(spawned_ranks.install(self.plan))
+        undo.append(self._started_commands.install())
         self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
         undo.append(self._ray.undo)
         undo.append(install_argument_conversions())
@@ -257,6 +260,10 @@ class Session:
         self.life.on_batch = functools.partial(_on_batch_read, self, peers)
         self.life.ask_left = functools.partial(_batches_left_everywhere, peers)
 
+    def _has_used_accelerator(self) -> bool:
+        allocator = self.memory.device(self.device).allocator
+        return self.life.step > 0 or (allocator is not None and allocator.peak_allocated > 0)
+
     def _record_data_shapes(self, loader: Any) -> None:
         plan = self.plan
         self.data_shapes = data_shapes.shapes_by_rank(loader, plan.rank, plan.world_size, plan.steps)
@@ -267,7 +274,7 @@ class Session:
         outcome: Outcome = "completed"
         failure: Failure | None = None
         unsupported: list[UnsupportedPart] = []
-        user_error = processes = None
+        user_error = processes = training = None
         starter = ""
         ended: End = "completed"
         try:
@@ -285,6 +292,10 @@ class Session:
             outcome, processes, starter = "unsupported", starts.count, starts.starter
             place = _innermost_location(frames_of_traceback(starts.__traceback__))
             unsupported.append(spawned_ranks.spawn_not_rehearsed(starter, place))
+        except started_commands.TrainingLaunched as launched:
+            outcome, training = "unsupported", launched.command
+            place = _innermost_location(frames_of_traceback(launched.__traceback__))
+            unsupported.append(spawned_ranks.spawn_not_rehearsed(shorten_command(training.words), place))
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
@@ -325,6 +336,12 @@ class Session:
         record.work = list(self._work_done())
         record.user_error = user_error
         record.starts_processes, record.starts_by = processes, starter
+        if (
+            outcome == "completed"
+            or unsupported
+            or (failure is not None and failure.type.endswith("CalledProcessError"))
+        ):
+            record.starts_training = training or self._started_commands.training()
         if self._diverged is not None:
             record.stopped_by = self._diverged.stopped_by
         if self.peers is not None:
