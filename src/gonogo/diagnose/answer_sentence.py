@@ -46,7 +46,7 @@ def failure_answer(
             hedge=_HEDGE_WORDS.get(first.certainty),
             hazard=first.hazard,
         )
-    if statement is not None:
+    if statement is not None and (statement.told or apart is None):
         return Answer(
             because=statement.because,
             at=_place_clause(facts, statement.at),
@@ -63,6 +63,7 @@ def failure_answer(
         because=lower_first_letter(because),
         at=Text(f"{place.path}:{place.line}", f"{place.path}:{place.line}") if place is not None else None,
         change=lower_first_letter(change) if change is not None else None,
+        sure=apart.decides and "gpu-oom-activations" in apart.against and _shows_oom(facts),
     )
 
 
@@ -149,9 +150,11 @@ def _as_clause(finding: Finding) -> Text:
 
 def _is_certain_oom(facts: FailureFacts, finding: Finding) -> bool:
     """Whether GPU memory certainly ran out, even if the reason is uncertain."""
-    return finding.hazard.startswith("gpu-oom") and any(
-        _OOM_PATTERN.search(raised.message.text) is not None and raised.frames for raised in facts.chain
-    )
+    return finding.hazard.startswith("gpu-oom") and _shows_oom(facts)
+
+
+def _shows_oom(facts: FailureFacts) -> bool:
+    return any(_OOM_PATTERN.search(raised.message.text) is not None and raised.frames for raised in facts.chain)
 
 
 def _finding_or_failure_place(facts: FailureFacts, finding: Finding) -> Text | None:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from gonogo.diagnose.explanations.attributes import explain_by_attribute, implementing_framework
@@ -33,7 +34,7 @@ from gonogo.evidence.failure.api_mismatch import (
     trainer_config_class,
 )
 from gonogo.evidence.failure.failure_facts import is_raised_in_user_code
-from gonogo.evidence.failure.native import demangled_name
+from gonogo.evidence.failure.native import demangled_name, is_own_symbol
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
@@ -61,6 +62,8 @@ _ADVICE_PATTERN = lazy_compile(
     r"[^\n]{3,300}?)"
     r"(?:\.(?=\s|$)|$|\n)"
 )
+_SIZES_OF_TORCH_PATTERN = lazy_compile(r"^(?:Sizes of tensors|The (?:expanded )?size of)\b")
+"""Messages of torch that state which sizes must match, which is no advice."""
 _NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
@@ -70,6 +73,8 @@ class Statement(NamedTuple):
     because: Text
     change: Text | None
     sure: bool
+    told: bool = True
+    """Whether it says more than the message that was raised."""
     at: CodePlace | None = None
     """The place to show if not where it was raised: the call of a function that only checks."""
 
@@ -87,6 +92,7 @@ def exception_statement(
     raised = most_informative_exception(facts.chain)
     misfit = find_api_mismatch(facts, versions)
     because, change = _explain_by_first_rule(raised, misfit, versions)
+    told = because is not None
     because = because or _raised_message(raised)
     change = change or _advice_in_message(raised.message) or matching_releases_advice(facts)
     change = change or cure or _change_of_part(parts, facts, raised) or place_to_look(facts)
@@ -103,7 +109,7 @@ def exception_statement(
             "{because}; the {type} that follows only hides this, since it was raised while cleaning up after "
             "the failure"
         ).format(because=because, type=facts.chain[-1].type)
-    return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, at)
+    return Statement(because, change, is_raised_in_user_code(raised) and not facts.collectives, told, at)
 
 
 def is_fully_explained(facts: FailureFacts, versions: Mapping[str, str]) -> bool:
@@ -268,6 +274,22 @@ def _explain_missing_key(message: Message, code: str, exception: RaisedException
                 where=package or translated("the library"),
             ),
         )
+    if found is not None and key.lstrip("-").isdigit():
+        table, name = found.groups()
+        package = exception.frames[-1].package if exception.frames else ""
+        return (
+            translated(
+                "{name} is {key} there, and {table} has no entry for it: what fills {table} left this one out (a "
+                "parameter that is frozen, a layer that another rank or stage has), or filled another copy of it (a "
+                "wrapper that copies a dict which layers pass on, as FSDP2 does when it casts their inputs)"
+            ).format(name=name, key=key, table=table),
+            translated("look at where {table} is filled, and under which condition{later}").format(
+                table=table,
+                later=translated("; the line is {package}'s: use a later release of it").format(package=package)
+                if package
+                else "",
+            ),
+        )
     if found is not None and _is_literal_value(key):
         table, name = found.groups()
         return (
@@ -331,6 +353,14 @@ def _explain_none(message: Message, code: str) -> Explanation:
         what = _none_operand(operands, code)
     if not what:
         return None, None
+    if read := re.search(rf"{re.escape(what)}\(\s*[\"'](\w{{1,80}})[\"'],\s*(?!None\b)[^()]{{1,80}}\)", code):
+        return (
+            translated(
+                "{call} gives None: '{key}' is there with the value null, and a default counts only where the key is "
+                "missing"
+            ).format(call=read.group(), key=read.group(1)),
+            translated("set {key} to a value, or leave it out").format(key=read.group(1)),
+        )
     return (
         translated("{what} is None at that line").format(what=what),
         translated(
@@ -407,6 +437,17 @@ def _uninitialized_text(what: str) -> Text:
 
 
 def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]) -> Explanation:
+    if api_mismatch.form == "undefined_symbol" and is_own_symbol(api_mismatch.subject, api_mismatch.names[0]):
+        library = api_mismatch.subject.rpartition("/")[2]
+        return (
+            translated("{library} was built without a function of its own, {name}").format(
+                library=library, name=demangled_name(api_mismatch.names[0])
+            ),
+            translated(
+                "delete the built library and build it anew; if that gives the same, use a later release of the "
+                "package that builds it, or do without what needs {library}"
+            ).format(library=library),
+        )
     if api_mismatch.form == "no_module" and "." not in api_mismatch.subject:
         return _explain_missing_package(api_mismatch, versions)
     what = _missing_attribute_text(api_mismatch)
@@ -647,8 +688,10 @@ def _first_lines(text: str) -> str:
 def _advice_in_message(message: Message) -> Text | None:
     """The advice or requirement contained in the message itself."""
     text = message.text[:4000]
-    found = _ADVICE_PATTERN.search(text) or REQUIREMENT_PATTERN.search(text)
-    if found is None:
+    advised = list(islice(_ADVICE_PATTERN.finditer(text), 8))
+    found = next((one for one in advised if one.group(1).lower().startswith("please")), None)
+    found = found or (advised[0] if advised else REQUIREMENT_PATTERN.search(text))
+    if found is None or _SIZES_OF_TORCH_PATTERN.match(text):
         return None
     advice = " ".join(found.group(1).split()).strip(" .")
     if advice == " ".join(text.split()).strip(" ."):

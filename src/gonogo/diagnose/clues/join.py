@@ -20,6 +20,7 @@ from gonogo.diagnose.clues.parts import (
 from gonogo.diagnose.clues.ranks import rank_clues
 from gonogo.diagnose.clues.recompute_clues import recompute_clues
 from gonogo.diagnose.clues.setting_clues import (
+    ignored_setting_clues,
     named_class_clues,
     named_setting_clues,
     offload_clues,
@@ -110,6 +111,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
         sliced_shard_clues,
         empty_parameter_clues,
         number_clues,
+        ignored_setting_clues,
         named_setting_clues,
         offload_clues,
         named_class_clues,

@@ -36,11 +36,37 @@ _MEANING_WORDS = {
 }
 
 
+_DIVISOR_WORDS_PATTERN = lazy_compile(r"(?://|/|%)=? ?\(?(?:self\.)?([a-z][a-z0-9]*(?:_[a-z0-9]+)+)")
+
+
+def _zero_difference_clues(log: FailureLog, exception: RaisedException, place: CluePlace) -> Iterator[Clue]:
+    """Two settings of one section with the same value, whose difference is the divisor: it has words of their names."""
+    code = exception.frames[-1].code[:2000] if exception.frames else ""
+    found = _DIVISOR_WORDS_PATTERN.findall(code) if exception.type == "ZeroDivisionError" else []
+    words = set(found[-1].split("_")) if found else set()
+    sized = [one for one in settings_of(log) if one.number and words & set(one.last_name.split("_"))]
+    for index, one in enumerate(sized):
+        for other in sized[index + 1 :]:
+            same_section = one.name.rpartition(".")[0] == other.name.rpartition(".")[0]
+            if one.number == other.number and same_section and one.last_name != other.last_name:
+                yield Clue(
+                    translated(
+                        "{one} and {other} are both {value} in {source}: nothing is left between them, so {divisor} "
+                        "is 0. Make the one larger or the other smaller"
+                    ).format(
+                        one=one.last_name, other=other.last_name, value=one.value, source=one.source, divisor=found[-1]
+                    ),
+                    (place, *((one.place,) if one.place is not None else ())),
+                )
+                return
+
+
 def number_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Relations between the numbers of a message, or between them and the run's settings."""
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
         yield from _divisibility_check_clues(raised, place)
+        yield from _zero_difference_clues(log, raised, place)
         yield from _dimension_clues(raised.message, place)
         yield from _adapter_size_clues(raised, place)
         if raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError":

@@ -218,4 +218,5 @@ def mixed_dtensor_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             "covers it with a layout different from its input's. Add it to the plan, or use {name}=1"
         ).format(name=setting.name, value=setting.value[:20], module=module or translated("the module that failed")),
         (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+        against=("fsdp2-method-outside-forward",),
     )

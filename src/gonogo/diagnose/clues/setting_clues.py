@@ -74,6 +74,42 @@ def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         )
 
 
+_ASKED_SETTING_PATTERN = lazy_compile(
+    r"(?i)(?:pass|set|use|with|specify|option|argument)[^\n.]{0,40}?[`'\" ]([a-z]\w*_\w+) ?= ?(True|False|\d{1,6})\b"
+)
+
+
+def ignored_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A setting that the message asks for, and that the run already has."""
+    raised = facts.chain[-1] if facts.chain else None
+    asked = _ASKED_SETTING_PATTERN.search(raised.message.text[:4000]) if raised is not None else None
+    if raised is None or asked is None:
+        return
+    name, value = asked.groups()
+    for setting in settings_of(log):
+        if setting.last_name == name.lower() and setting.value.strip().lower() == value.lower():
+            caller = next((frame for frame in reversed(raised.frames) if frame.package not in _NAMED_BY_CALLERS), None)
+            where = f"{caller.function} of {caller.package}" if caller is not None and caller.package else ""
+            yield Clue(
+                translated(
+                    "The message asks for {name}={value}, which {setting} in {source} already says: it does not reach "
+                    "this call{where}. A later release of what makes the call may pass it on; or do without this "
+                    "step{step}"
+                ).format(
+                    name=name,
+                    value=value,
+                    setting=setting.name,
+                    source=setting.source,
+                    where=Text(f" ({where} makes it without it)", f"（{where} 调用时没有传入它）") if where else "",
+                    step=Text(f" ({caller.function})", f"（{caller.function}）") if caller is not None else "",
+                ),
+                (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+            )
+            return
+
+
+_NAMED_BY_CALLERS = ("transformers", "torch", "huggingface-hub", "")
+
 _ON_CPU_PATTERN = lazy_compile(r"(?:two devices|same device|other tensors on|is on)\b.{0,80}\bcpu\b")
 _OFFLOAD_PATTERN = lazy_compile(
     r"(?:^|_)off_?load(?:ing|_params|_parameters|_policy|_model|_param|_to_cpu)?$|^cpu_offload"

@@ -8,7 +8,7 @@ from gonogo.diagnose.explanations.attributes import is_unset_own_attribute, is_w
 from gonogo.evidence.environment.compatibility import requirements_of_release
 from gonogo.evidence.environment.version_range import parse_specifier, parse_version
 from gonogo.evidence.failure.api_mismatch import ApiMismatch, find_api_mismatch, library_package
-from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name
+from gonogo.evidence.failure.native import cxx11_string_abi, demangled_name, is_own_symbol
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
@@ -123,6 +123,16 @@ def _missing_symbol_clue(log: FailureLog, library: str, symbol: str, place: Clue
     of_torch = name.startswith(("c10", "at::", "torch"))
     torch = log.setup.version_texts.get("torch", "")
     abi = cxx11_string_abi(symbol)
+    if is_own_symbol(library, symbol):
+        return Clue(
+            translated(
+                "{library} lacks {name}, which is one of its own functions, not torch's: it was built without the "
+                "source file that defines it, or from files of two releases. Delete the built library and build it "
+                "anew; if that gives the same, it is a defect of this release of the package (its build for this "
+                "device): use a later release of it, or do without what needs {library}"
+            ).format(library=library.rpartition("/")[2], name=name),
+            (place,),
+        )
     return Clue(
         translated(
             "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled "

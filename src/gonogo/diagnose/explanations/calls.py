@@ -24,7 +24,7 @@ from gonogo.finding.failure import RaisedException
 
 _NAME = r"(?<![\w.])[A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?"
 _STATE_LOOKUP_PATTERN = lazy_compile(r"(?i)(?<![\w.])((?:\w+\.)*\w*(?:state_dict|checkpoint|ckpt)\w*)\[[\"'f]")
-_LOADING_PATTERN = lazy_compile(r"(?i)load|resume|restore|convert")
+_LOADING_PATTERN = lazy_compile(r"(?i)load(?!er)|resume|restore|convert")
 _WRONG_TYPE_PATTERN = lazy_compile(
     r"^[`'\"]?([A-Za-z_][\w.]{0,80})[`'\"]? (?:must|should|has to) be (?:of type |an? )?"
     r"(tuple|list|dict|str|string|int|integer|bool|float|torch\.Tensor|tensor)\b"

@@ -49,8 +49,8 @@ def _function_name(place: CodePlace) -> str:
 
 def matching_releases_advice(facts: FailureFacts) -> Text | None:
     """Advice that one package called another, so that their releases have to match; None if it doesn't apply."""
-    at = facts.at
-    if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
+    frames = facts.chain[-1].frames
+    if facts.at is not None and (caller := _calling_package(frames)) is not None:
         code = " ".join(caller.code[:200].split())
         code = "" if _LOG_LINE_PATTERN.search(code) else code
         return translated(
@@ -58,7 +58,7 @@ def matching_releases_advice(facts: FailureFacts) -> Text | None:
             "if not, use matching releases of {asks} and {lacks}"
         ).format(
             asks=name_and_version(caller.package, caller.release),
-            lacks=name_and_version(at.package, at.release),
+            lacks=name_and_version(frames[-1].package, frames[-1].release),
             place=f"{_function_name(caller)}{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
             code=Text(f", `{code}`", f"，`{code}`") if code else "",
         )

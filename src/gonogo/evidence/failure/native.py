@@ -60,6 +60,17 @@ def demangled_name(symbol: str) -> str:
     return "::".join(names) or symbol
 
 
+_COMPILED_HERE_PATTERN = lazy_compile(r"torch_extensions|/deepspeed/ops/")
+"""Folders of libraries that DeepSpeed or torch.utils.cpp_extension compiles on the machine itself."""
+_FOREIGN_NAMES = ("c10", "at::", "torch", "caffe2", "cu", "nccl", "nv", "_Z")
+
+
+def is_own_symbol(library: str, symbol: str) -> bool:
+    """Whether a missing symbol is a function of the library itself, which was compiled on this machine."""
+    name = demangled_name(symbol)
+    return _COMPILED_HERE_PATTERN.search(library) is not None and not name.startswith(_FOREIGN_NAMES)
+
+
 def cxx11_string_abi(symbol: str) -> str:
     """The C++ ABI of a symbol with a std::string: ``"old"``, ``"new"``, or ``""`` if it has none."""
     if "__cxx1112basic_string" in symbol or "NSt7__cxx11" in symbol:

@@ -30,6 +30,8 @@ _FSDP_OFFLOAD_FRAMES = (
     "fsdp/_flat_param.py", "fsdp/flat_param.py", "fsdp/_optim_utils.py",
 )  # fmt: skip
 _FSDP_FRAMES = ("fsdp", "fully_sharded_data_parallel", "_fully_shard", "composable/fsdp")
+_SWITCHED_OFF_PATTERN = r"(?i)offload\w{0,20}[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:false|none|no)\b"
+_SWITCHED_ON_PATTERN = r"(?i)offload\w{0,20}[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:true|cpu|yes|\{)"
 _OFFLOAD_PATTERN = Pattern(
     r"(?i)offload_params|cpu_offload|offload_policy|CPUOffload|param_offload|optimizer_offload|CPU offloading"
 )
@@ -94,6 +96,8 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             ):
                 if mismatch.passes(*_FSDP_OFFLOAD_FRAMES):
                     yield self._build_finding(mismatch.evidence, Certainty.LIKELY)
+                elif _is_switched_off(log):
+                    continue  # Something else moved the model.
                 elif mismatch.passes(*_FSDP_FRAMES) or (not mismatch.frames and uses_fsdp(log)):
                     offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
                     likely = offloads and (not mismatch.frames or "clip_grad" in str(mismatch.frames[-1]))
@@ -101,6 +105,11 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(evidence, certainty=certainty)
+
+
+def _is_switched_off(log: FailureLog) -> bool:
+    """Whether the run's settings name an offload, and none of them is on."""
+    return log.setup.mentions(_SWITCHED_OFF_PATTERN) and not log.setup.mentions(_SWITCHED_ON_PATTERN)
 
 
 def _mismatch_message(mismatch: LoggedDeviceMismatch) -> str:
