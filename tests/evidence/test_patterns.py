@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ import re2
 
 import gonogo.evidence
 import gonogo.hazards
-from gonogo.evidence.patterns import Pattern, required_literals
+from gonogo.evidence.patterns import Pattern, lazy_compile, required_literals
 from gonogo.hazards.index import all_hazards
 
 HAZARD_CASES = Path(__file__).parents[1] / "hazards"
@@ -94,3 +95,22 @@ def test_every_match_has_a_needed_word() -> None:
             matched += 1
             assert any(word in match.group(0) for word in words), (pattern, words, match.group(0))
     assert matched > 500
+
+
+def test_a_lazy_pattern_is_not_compiled_for_a_text_without_its_literals() -> None:
+    pattern = lazy_compile(r"(?m)^out of (?P<what>memory)(?! yet)")
+    assert pattern.search("all is well") is None
+    assert "_compiled" not in vars(pattern)
+    assert "search" not in vars(pattern)
+    found = pattern.search("then\nout of memory")
+    assert found is not None
+    assert found["what"] == "memory"
+    assert "search" in vars(pattern)
+
+
+def test_a_lazy_pattern_without_certain_literals_is_always_tried() -> None:
+    assert lazy_compile("(?i)MEMORY").search("out of memory")
+    assert lazy_compile("MEMORY", re.IGNORECASE).search("out of memory")
+    assert lazy_compile("a|[bc]").search("b")
+    assert lazy_compile("x?y*").search("z")
+    assert lazy_compile(r"(?s)first.*last").search("first\nlast")

@@ -9,7 +9,6 @@ Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -564,8 +563,6 @@ def _register_lazy_commands(command_name: str | None) -> None:
 
 def main() -> None:
     """Entry point of the ``gonogo`` command."""
-    # What a command imports stays: collecting garbage after each 700 new objects takes a twentieth of a short command.
-    gc.set_threshold(200_000, 10, 10)
     with exit_statuses(language_of_locale(os.environ)):
         sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
         words, asked = _extract_language_option(sys.argv[1:])

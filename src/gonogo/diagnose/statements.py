@@ -13,6 +13,7 @@ from gonogo.diagnose.explanations.attributes import explain_by_attribute, implem
 from gonogo.diagnose.explanations.calls import explain_by_call
 from gonogo.diagnose.explanations.explanation import Explanation, first_explanation
 from gonogo.diagnose.explanations.messages import explain_by_message
+from gonogo.diagnose.explanations.missing_keys import explain_missing_key, is_sentence
 from gonogo.diagnose.explanations.places import (
     REQUIREMENT_PATTERN,
     matching_releases_advice,
@@ -52,7 +53,6 @@ _NONE_OPERAND_PATTERN = lazy_compile(
 )
 _MAX_CODE_LENGTH = 2000
 """Maximum length of a code line that is examined; a longer one was not written by hand."""
-_SUBSCRIPT = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE_PATTERN = lazy_compile(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
     r"|(?:either|for [^.,\n]{3,60},) "
@@ -194,8 +194,8 @@ def _is_cleanup_error(first: RaisedException, last: RaisedException) -> bool:
 def _explain_by_form(exception: RaisedException) -> Explanation:
     """The explanation by the form of the exception's message."""
     message, code = exception.message, exception.frames[-1].code[:_MAX_CODE_LENGTH] if exception.frames else ""
-    if message.form == "missing_key" and _SENTENCE_PATTERN.search(message.names[0]) is None:
-        return _explain_missing_key(message, code, exception)
+    if message.form == "missing_key" and not is_sentence(message.names[0]):
+        return explain_missing_key(message, code, exception)
     if message.form == "state_dict":
         return translated("the keys of the checkpoint do not match those of {model}").format(
             model=message.subject or "the model"
@@ -221,119 +221,6 @@ def _explain_by_form(exception: RaisedException) -> Explanation:
     if found := _NOT_INITIALIZED.search(message.text):
         return _uninitialized_text(found.group(1)), None
     return None, None
-
-
-def _explain_missing_key(message: Message, code: str, exception: RaisedException) -> tuple[Text, Text | None]:
-    key = message.names[0][:120]
-    if message.subject == "config":
-        return (
-            translated("the config has no entry '{key}', which the program reads").format(key=key),
-            translated(
-                "add the section or key {key} to the config (on the command line: +{key}=…), with what the entry point "
-                "that reads it expects"
-            ).format(key=key),
-        )
-    holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
-    if holder and (chosen := re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\[[\"']{re.escape(key)}[\"']\]", code)):
-        holder = chosen.group(1)  # of several subscripts, the one with this key
-    if holder and (package := _package_reading_config(exception, holder)):
-        return (
-            translated("{holder} has no key '{key}', which {package} reads without asking whether it is there").format(
-                holder=holder, key=key, package=package
-            ),
-            translated(
-                "add {key} to the config if you mean to use it; if not, it is a defect of this release of {package}: "
-                "use another release of {package} (a later one first)"
-            ).format(key=key, package=package),
-        )
-    if holder:
-        return (
-            translated("{holder} has no key '{key}'").format(holder=holder, key=key),
-            translated(
-                "print {holder}.keys() at that line: either whatever fills it (the data set's columns, the "
-                "collator, another release of the library) uses a different name, or the name is mistyped"
-            ).format(holder=holder),
-        )
-    if (found := _LOOKED_UP.search(code)) is not None and not _is_literal_value(key) and _TABLE.search(found.group(1)):
-        table, name = found.groups()
-        package = exception.frames[-1].package if exception.frames else ""
-        return (
-            translated(
-                "{name} is '{key}' there, and {table} has no entry for it: {where} does not have it for this kind of "
-                "model or object"
-            ).format(
-                name=name, key=key, table=table, where=f"this release of {package}" if package else translated("it")
-            ),
-            translated(
-                "set {setting} to a value that {table} has, or turn off the option that sets it to '{key}'; where a "
-                "framework registers such values itself, another release of it, or of {where}, may have this one"
-            ).format(
-                setting=name.rpartition(".")[2].lstrip("_"),
-                table=table,
-                key=key,
-                where=package or translated("the library"),
-            ),
-        )
-    if found is not None and key.lstrip("-").isdigit():
-        table, name = found.groups()
-        package = exception.frames[-1].package if exception.frames else ""
-        return (
-            translated(
-                "{name} is {key} there, and {table} has no entry for it: what fills {table} left this one out (a "
-                "parameter that is frozen, a layer that another rank or stage has), or filled another copy of it (a "
-                "wrapper that copies a dict which layers pass on, as FSDP2 does when it casts their inputs)"
-            ).format(name=name, key=key, table=table),
-            translated("look at where {table} is filled, and under which condition{later}").format(
-                table=table,
-                later=translated("; the line is {package}'s: use a later release of it").format(package=package)
-                if package
-                else "",
-            ),
-        )
-    if found is not None and _is_literal_value(key):
-        table, name = found.groups()
-        return (
-            translated("{name} is {key} there, and {table} has no entry for it").format(
-                name=name, key=key, table=table
-            ),
-            translated(
-                "set {setting} to a value that {table} has; {key} usually means that it was left unset, "
-                "which another release may still accept"
-            ).format(setting=name.rpartition(".")[2], table=table, key=key),
-        )
-    return (translated("{where} has no entry '{key}'").format(where=_looked_up_text(exception), key=key), None)
-
-
-_CONFIG_HOLDER_PATTERN = lazy_compile(r"(?i)config$|_args$|^args$|settings$")
-
-
-def _package_reading_config(exception: RaisedException, holder: str) -> str:
-    """The package whose code reads a config's key; empty if it is no config, or the user's code reads it."""
-    at = exception.frames[-1] if exception.frames else None
-    if at is None or at.owner not in ("package", "clone") or not _CONFIG_HOLDER_PATTERN.search(holder):
-        return ""
-    return at.package
-
-
-_TABLE = lazy_compile(r"^[A-Z][A-Z0-9_]{4,}$|(?i:_(?:classes|registry|mapping|map|factories|functions|table)$)")
-"""The name of a table of a module, which a release's code fills."""
-_LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
-_SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$)")
-"""A message given to KeyError in place of a key."""
-_VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
-
-
-def _is_literal_value(key: str) -> bool:
-    """Whether a key is a literal value, so that it was computed rather than written as a name."""
-    return _VALUE.search(key) is not None
-
-
-def _looked_up_text(exception: RaisedException) -> Text:
-    """The object whose key is missing, as the line names it."""
-    function = exception.frames[-1].function if exception.frames else ""
-    if function and not function.startswith("<"):
-        return Text(f"what {function} looks up", f"{function} 所查找的对象")
-    return translated("what is looked up")
 
 
 def _explain_none(message: Message, code: str) -> Explanation:

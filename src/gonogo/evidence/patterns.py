@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol, TypeVar, cast
 
 _Text = TypeVar("_Text", str, bytes)
@@ -121,9 +121,11 @@ def required_literals(pattern: str) -> tuple[str, ...]:
     Of each alternative, the longest run of letters outside groups and classes that no quantifier makes optional.
     """
     if pattern.startswith("(?"):
-        flags = pattern[2:].partition(")")[0]
+        flags, _, rest = pattern[2:].partition(")")
         if flags.isalpha():
-            return ("",)  # case-insensitive or verbose
+            if set(flags) & set("ix"):
+                return ("",)  # case-insensitive or verbose
+            pattern = rest
     runs, run, depth = [""], "", 0
     for piece in _REGEX_TOKEN_PATTERN.findall(pattern):
         optional = piece[0] in "?*{"
@@ -160,6 +162,17 @@ class _LazyPattern:
 
     def __init__(self, text: str | bytes, flags: int) -> None:
         self._source = text, flags
+        self._literals: tuple[str, ...] | None = None
+
+    def search(self, text: Any, *bounds: int) -> Any:
+        """The first match; a text without the pattern's literals is told by them alone."""
+        if self._literals is None:
+            source, flags = self._source
+            plain = isinstance(source, str) and not flags & (re.IGNORECASE | re.VERBOSE)
+            self._literals = required_literals(str(source)) if plain else ("",)
+        if isinstance(text, str) and not any(words in text for words in self._literals):
+            return None
+        return self.__getattr__("search")(text, *bounds)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -176,6 +189,12 @@ def lazy_compile(text: _Text, flags: int = 0) -> re.Pattern[_Text]:
     Compiled at first use: otherwise a hundred patterns would be compiled at startup that are never used.
     """
     return cast("re.Pattern[_Text]", _LazyPattern(text, flags))
+
+
+@cache
+def cached_lazy_pattern(text: str) -> re.Pattern[str]:
+    """One pattern of :func:`lazy_compile` for each text, as tables of rules have them."""
+    return lazy_compile(text)
 
 
 def _without_surrogates(text: str) -> str:

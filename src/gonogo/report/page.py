@@ -82,6 +82,11 @@ class StyledText:
         return piece
 
 
+def _may_be_wide(text: str) -> bool:
+    """Whether the text has characters of :data:`_WIDE`; its regex takes long to compile."""
+    return not text.isascii() and any("\u1100" <= one <= "\u115f" or one >= "\u2e80" for one in set(text))
+
+
 @cache
 def _word_regex() -> re.Pattern[str]:
     """Text that is kept on one line: Chinese may break after any character, but not before closing punctuation."""
@@ -111,7 +116,7 @@ def wrap_text(line: StyledText, width: int) -> Iterator[StyledText]:
 def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line, without trailing blanks."""
     start = taken = 0
-    for word in (_ENGLISH_WORD if text.isascii() else _word_regex()).finditer(text):
+    for word in (_word_regex() if _may_be_wide(text) else _ENGLISH_WORD).finditer(text):
         wanted = column_width(word[0].rstrip())
         if taken + wanted > width:
             if taken and (wanted <= width or word.start() > start):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from gonogo.diagnose.explanations.explanation import (
     package_with_version,
     raising_frame,
 )
+from gonogo.evidence.patterns import cached_lazy_pattern
 from gonogo.finding import Text
 from gonogo.finding.failure import RaisedException
 from gonogo.hazards.build_cache import toml_values
@@ -83,17 +83,20 @@ class ExplanationRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             return None
         groups: dict[str, str] = {}
         for pattern, texts in (
-            (self.says, [message.text[:_MAX_LENGTH].strip()]),
-            (self.subject, [message.subject]),
-            (self.name, message.names[:1]),
-            (self.code, [code_line(raising_frame(exception))]),
-            (self.path, _frame_paths(exception)[:1]),
-            (self.through, _frame_paths(exception)),
+            (self.says, lambda: (message.text[:_MAX_LENGTH].strip(),)),
+            (self.subject, lambda: (message.subject,)),
+            (self.name, lambda: message.names[:1]),
+            (self.code, lambda: (code_line(raising_frame(exception)),)),
+            (self.path, lambda: _frame_paths(exception)[:1]),
+            (self.through, lambda: _frame_paths(exception)),
         ):
-            found = next((match for text in texts if (match := re.search(pattern, text))), None) if pattern else None
-            if pattern and found is None:
+            if not pattern:
+                continue
+            search = cached_lazy_pattern(pattern).search
+            found = next((match for text in texts() if (match := search(text))), None)
+            if found is None:
                 return None
-            groups |= {name: text for name, text in (found.groupdict() if found else {}).items() if text}
+            groups |= {name: text for name, text in found.groupdict().items() if text}
         return groups | {name: groups[name].lower() for name in self.lower if name in groups}
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from gonogo.evidence.failure.settings import RunSetting
+from gonogo.evidence.patterns import cached_lazy_pattern
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, RaisedException
 from gonogo.hazards.build_cache import toml_values
@@ -54,8 +55,9 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
     message = exception.message.text[:2000].lower()
     weighed: list[tuple[int, FailingPart]] = []
     for topic in load_topics():
-        shown = next((index for index, text in enumerate(texts) if re.search(topic.code, text)), None)
-        said = re.search(topic.says or topic.code, message) is not None
+        code = cached_lazy_pattern(topic.code)
+        shown = next((index for index, text in enumerate(texts) if code.search(text)), None)
+        said = cached_lazy_pattern(topic.says or topic.code).search(message) is not None
         if shown is None and not said:
             continue
         setting = next(_settings_of(topic, settings), None)
