@@ -224,15 +224,15 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path, timeout: int) -> d
     step = (report.get("rehearsal") or {}).get("seconds_of_step")
     if step is not None:
         found["seconds_of_step"] = round(step, 5)
+    told = [one["title"] for one in report["findings"]] or report["skipped"]
     if row["means"] == "printed":
-        found["figures"] = printed(records)
+        found |= {"figures": printed(records), **({} if report["verdict"] == "GO" else {"told": str(told)[:300]})}
     elif (records / "rehearsal.json").exists():
         keep_work(row, records / "rehearsal.json")
     shutil.rmtree(records)
     ranks = (report.get("rehearsal") or {}).get("ranks", [])
     devices = [device for rank in ranks if rank["outcome"] in _TOLD for device in rank["devices"]]
     if not devices:
-        told = [one["title"] for one in report["findings"]] or report["skipped"]
         return {**found, "told": str(told)[:300]}
     fullest = max(devices, key=lambda device: device["peak_allocated_bytes"])
     outcomes = {rank["outcome"] for rank in ranks}
