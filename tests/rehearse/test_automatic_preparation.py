@@ -13,8 +13,9 @@ import pytest
 import samples
 
 from gonogo.evidence.prepared import FOLDER, read_prepared
-from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, RehearsalRecord, UnsupportedPart
 from gonogo.finding import Text, Verdict
+from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.prepare import read_launches
 from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
@@ -144,6 +145,31 @@ def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
     _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True, keep=project / "kept"))
     assert report.verdict is Verdict.GO
     assert len(passes) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcome_of_today", "verdict"), [("completed", Verdict.GO), ("unsupported", Verdict.CANNOT_TELL)]
+)
+def test_where_only_the_day_is_in_doubt_todays_releases_are_tried(
+    project: Path, rehearsals: list[RehearsalRequest], monkeypatch: pytest.MonkeyPatch,
+    outcome_of_today: str, verdict: Verdict,
+) -> None:  # fmt: skip
+    tried: list[str | None] = []
+
+    def rehearse(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
+        tried.append(request.as_of)
+        if request.as_of is not None and outcome_of_today == "completed":
+            return samples.rehearsal_record(rank(), world_size=8)
+        by_date = Reason(Text("the day", "当日"), rehearse_again("--as-of", "today", purpose=Purpose.RELEASES_OF_TODAY))
+        stopped = UnsupportedPart.of("ImportError", "train.py:1", by_date)
+        return samples.rehearsal_record(rank("unsupported", unsupported=[stopped]), world_size=8)
+
+    monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
+    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.run_probe", lambda request, on_progress: rank())
+    _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True))
+    assert report.verdict is verdict
+    assert tried == [None, "today"]
+    assert any("rehearsed with today's releases" in note.en for note in report.notes) is (verdict is Verdict.GO)
 
 
 def test_a_no_go_is_told_and_no_second_pass_is_made(

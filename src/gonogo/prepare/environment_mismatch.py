@@ -55,7 +55,7 @@ _MISSING_PACKAGE_PATTERN = re.compile(
     r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
     rf"|{_PIP_INSTALL}"
 )
-_API_ERROR_PATTERN = re.compile(
+API_ERROR_PATTERN = re.compile(
     r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
     r"|positional arguments? but|object is not callable|not supported between"
 )
@@ -236,7 +236,7 @@ def _explain_mismatch(
             return _NO_VERSION_DECLARED.format(package=name)
     if _involves_package("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
         return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip())
-    if not _API_ERROR_PATTERN.search(said):
+    if not API_ERROR_PATTERN.search(said):
         return None
     others = []
     for name, (specifier, file) in requirements.items():

@@ -28,7 +28,7 @@ from gonogo.finding.remedy import Purpose, rehearse_again
 from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
-from gonogo.prepare.packages.full_environment import last_commit_date
+from gonogo.prepare.packages.full_environment import TODAY, last_commit_date
 from gonogo.prepare.prepare import (
     EnvironmentOptions,
     Launches,
@@ -54,6 +54,11 @@ _MAX_PREPARED_FOLDERS = 20
 _READING_INPUTS = translated("finding the models and data that the launch uses")
 _GENERATING_MESSAGE = translated("generating the missing inputs: {names}")
 _SECOND_PASS = translated("second pass: the inputs that the first one found missing have been generated")
+_REHEARSING_AS_OF_TODAY = translated("the torch of the last commit's day is not here: once more, with today's releases")
+_AS_OF_TODAY = translated(
+    "rehearsed with today's releases of what no file pins, since the torch of the last commit's day is not here "
+    "(--as-of DATE: with those of a day)"
+)
 _ENVIRONMENT_OFFER = translated(
     "rehearsed with the installed packages, although the project requires others ({files}): --yes creates an "
     "environment with the required ones, which later rehearsals reuse"
@@ -125,22 +130,45 @@ def _prepare_and_rehearse(
         wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
         if wanted:
             say(_GENERATING_MESSAGE.format(names=", ".join(wanted)))
-        failed = _generate_missing(request, launches)
-        record, report = _rehearse_with_package_fallback(request, on_progress)
-        if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
-            before = preparation_fingerprint(folder)
-            first = [record.ranks[0]]
-
-            def probe_record() -> RankRecord:
-                return first.pop() if first else run_probe(request, on_progress)
-
-            failed = _generate_missing(request, launches, probe_record) or failed
-            if preparation_fingerprint(folder) != before:
-                say(_SECOND_PASS)
-                if request.keep is not None:  # it was new or empty, so its content is from the first pass
-                    shutil.rmtree(request.keep, ignore_errors=True)
-                record, report = _rehearse_with_package_fallback(request, on_progress)
+        record, report, failed = _generate_and_rehearse(request, launches, say, on_progress)
+        if request.yes and _is_only_date_in_doubt(request, report):
+            say(_REHEARSING_AS_OF_TODAY)
+            today = replace(request, as_of=TODAY)
+            later_record, later, later_failed = _generate_and_rehearse(today, launches, say, on_progress)
+            if later.verdict is not Verdict.CANNOT_TELL:
+                record, report, failed = later_record, later, later_failed
+                notes = [*notes, _AS_OF_TODAY]
     return record, _with_skipped(_with_notes(report, [*notes, *said]), failed)
+
+
+def _generate_and_rehearse(
+    request: RehearsalRequest, launches: Launches, say: ProgressReporter, on_progress: OnProgress | None
+) -> tuple[RehearsalRecord, Report, list[Skipped]]:
+    """Rehearse with the missing inputs generated, and again if the first pass shows more of them."""
+    folder = Path.cwd()
+    failed = _generate_missing(request, launches)
+    record, report = _rehearse_with_package_fallback(request, on_progress)
+    if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
+        before = preparation_fingerprint(folder)
+        first = [record.ranks[0]]
+
+        def probe_record() -> RankRecord:
+            return first.pop() if first else run_probe(request, on_progress)
+
+        failed = _generate_missing(request, launches, probe_record) or failed
+        if preparation_fingerprint(folder) != before:
+            say(_SECOND_PASS)
+            if request.keep is not None:  # it was new or empty, so its content is from the first pass
+                shutil.rmtree(request.keep, ignore_errors=True)
+            record, report = _rehearse_with_package_fallback(request, on_progress)
+    return record, report, failed
+
+
+def _is_only_date_in_doubt(request: RehearsalRequest, report: Report) -> bool:
+    """Whether a failure is no verdict only because the torch of the day is not here."""
+    if report.verdict is not Verdict.CANNOT_TELL or request.as_of is not None or request.keep is not None:
+        return False
+    return any(one.remedy is not None and one.remedy.purpose is Purpose.RELEASES_OF_TODAY for one in report.skipped)
 
 
 def _with_notes(report: Report, notes: Sequence[Text]) -> Report:

@@ -47,6 +47,7 @@ from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, 
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import activated_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.undeclared import undeclared_packages
 from gonogo.rehearse.limits.world import ProjectWorld, python_specifier
 from gonogo.rehearse.lives import (
     LifePass,
@@ -628,6 +629,7 @@ def _make_record(
         inferred=inferred_shapes(Path.cwd()),
         laid_over={name: str(version) for name, version in overlay.versions.items()},
         differing=list(overlay.differing),
+        undeclared=undeclared_packages(request.with_packages, request.environment),
         torch_requested=overlay.torch,
         differing_by_date=list(overlay.by_date),
         without_operators=list(overlay.without_operators),
@@ -646,9 +648,7 @@ def may_start_processes(launch: ResolvedLaunch) -> bool:
         source = read_bytes(os.path.join(launch.cwd, launch.program))
     except OSError:
         return False
-    return any(
-        word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher", b"lightning")
-    )
+    return any(word in source for word in _WORDS_OF_STARTING)
 
 
 def started_process_count(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:

@@ -448,6 +448,8 @@ class RehearsalRecord(msgspec.Struct):
     """Those of :attr:`differing` whose version the file allows: only the releases of its repository's day differ."""
     without_operators: list[str] = []
     """Those of :attr:`differing` that are of the requested release, but have no compiled operators (torchvision)."""
+    undeclared: list[str] = []
+    """Packages (canonical names) that were installed although no file says which release the run has."""
     whole_environment: bool = False
     """Whether only the packages in :attr:`laid_over` were visible, and none of the installed ones."""
     life_part: LifePart = ""

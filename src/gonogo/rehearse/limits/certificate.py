@@ -34,6 +34,7 @@ from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.rehearse.limits.absent import explain_generated_files, explain_missing_inputs, explain_missing_rank_output
 from gonogo.rehearse.limits.confinement_failures import explain_denied_access
 from gonogo.rehearse.limits.synthetic_data_failures import WITHOUT_WEIGHTS, explain_data_failure
+from gonogo.rehearse.limits.undeclared import explain_undeclared_release
 from gonogo.rehearse.limits.version_mismatch import explain_version_mismatch, with_remedy
 from gonogo.rehearse.limits.world import ProjectWorld
 
@@ -191,6 +192,8 @@ def _obligations_in_failure(
 ) -> Iterator[BrokenObligation]:
     """Obligations to which the failure's message or frames point."""
     if (why := explain_version_mismatch(rank, record)) is not None:
+        yield BrokenObligation("packages", why)
+    if (why := explain_undeclared_release(rank, record)) is not None:
         yield BrokenObligation("packages", why)
     if (why := explain_denied_access(rank, world.cwd)) is not None:
         yield BrokenObligation("confinement", why)
