@@ -487,6 +487,14 @@ def test_a_module_defines_each_name_once() -> None:
         assert len(names) == len(set(names)), path.relative_to(ROOT)
 
 
+def test_regular_expressions_are_named_as_such() -> None:
+    makers = {"Pattern", "lazy_compile", "re.compile", "re2.compile"}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in makers:
+                assert ast.unparse(node.targets[0]).endswith(("_PATTERN", "_PATTERNS")), f"{path}:{node.lineno}"
+
+
 def test_nothing_that_is_built_from_hazards_is_committed() -> None:
     committed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -32,7 +32,7 @@ _MAX_DIFF_LENGTH = 1 << 16
 _MAX_CHANGED_BYTES = 1 << 14
 """Maximum number of bytes that one fix removes and inserts."""
 _CONTEXT_LINES = 3
-_HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
+_HUNK_PATTERN = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
 READ_ONLY = translated("the file is read-only: run chmod u+w {path}, then --fix again")
@@ -124,7 +124,7 @@ def unified_diff(path: str, before: bytes, after: bytes) -> str:
 def _shift_hunks(diff: Iterable[str], line_offset: int) -> Iterator[str]:
     """Shift the line numbers of a diff's hunks by an offset, for a diff of a part of a file."""
     for line in diff:
-        hunk = _HUNK.match(line)
+        hunk = _HUNK_PATTERN.match(line)
         if hunk is None:
             yield line
         else:

@@ -20,7 +20,7 @@ from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
 
-_SUBMODULE_PATH = re.compile(r"^\s*path\s*=\s*(\S+)\s*$", re.MULTILINE)
+_SUBMODULE_PATH_PATTERN = re.compile(r"^\s*path\s*=\s*(\S+)\s*$", re.MULTILINE)
 _OTHER_DISTRIBUTED_MODES = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _EXIT_CALLS = frozenset({"exit", "_exit", "abort"})
@@ -122,7 +122,7 @@ def submodules_not_checked_out(project: Project, scripts: Sequence[Script]) -> d
     """The repository's git submodules that a program imports and whose folders are empty, with an import of each."""
     listing = Path(project.root, ".gitmodules")
     try:
-        paths = _SUBMODULE_PATH.findall(listing.read_text(encoding="utf-8", errors="replace"))
+        paths = _SUBMODULE_PATH_PATTERN.findall(listing.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return {}
     empty = {os.path.basename(path).replace("-", "_"): path for path in paths if _is_empty(Path(project.root, path))}

@@ -52,7 +52,7 @@ _FRAMEWORK_NAMES = (
     *(b"torch", b"transformers", b"deepspeed", b"accelerate", b"peft", b"trl", b"swift", b"llamafactory"),
     *(b"bitsandbytes", b"lightning", b"datasets"),
 )
-_PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
+_PLACEHOLDER_PATTERN = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: a placeholder that a script replaces by a value, for example with sed."""
 _CONSTANT_NAMES = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
 _TEMPLATE_NOT_CHECKED = translated("{path} is a config template that no launch uses unchanged, so it was not checked")
@@ -115,7 +115,7 @@ class RunBuilder:
             return Run(environment, accelerate=accelerate) if is_accelerate_config(accelerate) else None
         if not is_deepspeed_config(source):
             return None
-        if any(word[1] not in _CONSTANT_NAMES for word in _PLACEHOLDER.finditer(source.data)):
+        if any(word[1] not in _CONSTANT_NAMES for word in _PLACEHOLDER_PATTERN.finditer(source.data)):
             self.notes.append(_TEMPLATE_NOT_CHECKED.format(path=source.path))
             return None
         return Run(environment, config=read_deepspeed_config(source), config_field=Field.of(source.path))

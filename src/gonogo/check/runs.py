@@ -36,7 +36,7 @@ from gonogo.finding.errors import UserError
 
 _LAUNCH_SIZE_VARIABLES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Environment variables from which ms-swift and LLaMA-Factory take the number of processes."""
-_VARIABLE_WITH_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
+_VARIABLE_WITH_DEFAULT_PATTERN = re.compile(r"\$\{([A-Za-z_]\w*):?[-=]")
 """``${CONFIG_FILE:-debug.toml}``: what the script takes from the shell in which it is started."""
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SCRIPT_BYTES = 1 << 20
@@ -172,7 +172,7 @@ class _RunGatherer:
         for word in command:
             path = self.files.base / word
             if word.endswith(_SHELL_SUFFIXES) and is_file(path) and path.stat().st_size <= _MAX_SCRIPT_BYTES:
-                names.update(_VARIABLE_WITH_DEFAULT.findall(path.read_text(encoding="utf-8", errors="replace")))
+                names.update(_VARIABLE_WITH_DEFAULT_PATTERN.findall(path.read_text(encoding="utf-8", errors="replace")))
         return {name: os.environ[name] for name in sorted(names) if name in os.environ}
 
     def _report_missing_program(self, launch: Launch) -> None:

@@ -6,7 +6,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import hazard_of
 from gonogo.hazards.loader import class_name
-from gonogo.hazards.pack import FOLDER, NAME, SHIPPED
+from gonogo.hazards.pack import FOLDER, NAME_PATTERN, SHIPPED
 from gonogo.hazards.page import CHINESE, ENGLISH, HEADINGS
 
 _FRONT_MATTER = """\
@@ -110,7 +110,7 @@ def _check_name_and_theme(name: str, theme: str | None) -> str:
                 "there)"
             ).format(name=name, folder=FOLDER.parent)
         )
-    if not NAME.fullmatch(name):
+    if not NAME_PATTERN.fullmatch(name):
         raise UserError(
             translated(
                 "--new {name}: a hazard's name is words in lower case with hyphens, such as zero3-moe-hang"

@@ -17,7 +17,7 @@ from itertools import islice
 from gonogo.finding.secret_formats import is_secret, known_prefix, looks_random, replace_secrets
 
 _CHARACTER_CLASSES = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
-_HEXADECIMAL = re.compile(r"[0-9a-f]*|[0-9A-F]*")
+_HEXADECIMAL_PATTERN = re.compile(r"[0-9a-f]*|[0-9A-F]*")
 _PUNCTUATION = frozenset("-_.:/+=@,;")
 """Punctuation that keeps its place in generated strings, such as a UUID or base64."""
 _URL_PATTERN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}://)(?:([^/\s]*)@)?([^/\s?#@]*)(.*)", re.DOTALL)
@@ -81,7 +81,7 @@ def _similar_text(name: str, text: str, structured: bool = False) -> str:
     letters = "".join(character for character in text if character.isalnum())
     if letters.isdecimal():
         alphabet = string.digits
-    elif len(letters) >= 16 and _HEXADECIMAL.fullmatch(letters):
+    elif len(letters) >= 16 and _HEXADECIMAL_PATTERN.fullmatch(letters):
         alphabet = "0123456789abcdef" if letters == letters.lower() else "0123456789ABCDEF"
     else:
         alphabet = "".join(kind for kind in _CHARACTER_CLASSES if not set(kind).isdisjoint(letters))

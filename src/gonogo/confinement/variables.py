@@ -85,7 +85,7 @@ _BLOCKED_PATTERN = re.compile(
 )
 """Variables that give access in the user's name (an agent's socket, a ticket), or that make a shell run files."""
 _BASH_FUNCTION_PATTERN = re.compile(r"BASH_FUNC_(.+?)(?:%%|\(\))")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _parse_env_options(env_options: Sequence[str], environ: Mapping[str, str]) -
     given: dict[str, str] = {}
     for one in env_options:
         name, equals, value = one.partition("=")
-        if not _NAME.fullmatch(name):
+        if not _NAME_PATTERN.fullmatch(name):
             raise UserError(_INVALID_NAME.format(given=repr(name)))
         if equals:
             given[name] = value

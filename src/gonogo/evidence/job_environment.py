@@ -16,7 +16,7 @@ from gonogo.evidence.launch.job_file import YAML
 from gonogo.evidence.launch.jobs.workload import Workload
 from gonogo.evidence.source_file import Place
 
-_BRANCHES = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|function)\b|\|\|")
+_BRANCHES_PATTERN = re.compile(r"(?m)(?:^|[;&|{(])[ \t]*(?:if|case|for|while|until|function)\b|\|\|")
 """In a script with branches or loops, it is unknown which lines are executed."""
 
 
@@ -56,7 +56,7 @@ def _listing_after_script(listing: PackageListing, script: Place) -> PackageList
         part = part.replace("\\n", " \n")  # the escaped line break of a double-quoted YAML scalar
     earlier = dict(listing.packages)
     read_install_command(listing, part, script.start, {})
-    if _BRANCHES.search(part):
+    if _BRANCHES_PATTERN.search(part):
         listing.packages = {
             name: package if earlier.get(name) is package else msgspec.structs.replace(package, specifier="")
             for name, package in listing.packages.items()

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 SUFFIX = ".ipynb"
-_MAGIC = re.compile(r"^(\s*)(?:[%!?].*|[\w.]+\?\??\s*)$")
+_MAGIC_PATTERN = re.compile(r"^(\s*)(?:[%!?].*|[\w.]+\?\??\s*)$")
 """IPython's own syntax, which isn't Python: ``%matplotlib inline``, ``!pip install x``, ``torch?``."""
 
 
@@ -34,7 +34,7 @@ def notebook_to_python(data: bytes) -> bytes | None:
             for line in lines:
                 number = _find_source_line(line, written, len(found))
                 found += [""] * (number - len(found))
-                found.append(_MAGIC.sub(r"\1pass", line))
+                found.append(_MAGIC_PATTERN.sub(r"\1pass", line))
     return ("\n".join(found) + "\n").encode("utf-8", "surrogatepass")
 
 

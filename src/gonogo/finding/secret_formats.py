@@ -48,7 +48,7 @@ _SETTING_WORDS = frozenset({
     "ENABLED", "DISABLED", "INDEX", "NUM", "MAX", "MIN",
 })  # fmt: skip
 _IDENTIFIER_WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_PLAIN_SETTING = re.compile(
+_PLAIN_SETTING_PATTERN = re.compile(
     r"\d{1,6}|[+-]?\d+\.\d*|true|false|yes|no|on|off|none|null|auto|basic|bearer|default|disabled|enabled"
     r"|<[^<>\s]{0,40}>|\[[A-Za-z_]{0,20}\]",
     re.IGNORECASE,
@@ -79,9 +79,9 @@ _PRIVATE_KEY_PATTERN = re.compile(
 _URL_CREDENTIALS_PATTERN = re.compile(
     r"(?P<kept>://)(?:(?P<user>[^/\s@:\"'<>]{0,256}):(?P<secret>[^/\s\"'<>]{1,512})|(?P<only>[^/\s@:\"'<>$]{12,256}))(?=@)"
 )
-_JWT = re.compile(r"(?<![\w.-])(?P<kept>eyJ[\w-]{8,}\.)(?P<secret>[\w-]{8,}(?:\.[\w-]*)?)")
-_SENDGRID = re.compile(r"(?<![\w.-])(?P<kept>SG\.)(?P<secret>[\w-]{16,}\.[\w-]{16,})")
-_HEADER = re.compile(r"(?<![A-Za-z0-9])(?P<kept>(?i:bearer|basic) )(?P<secret>[A-Za-z0-9+/._~-]{16,}={0,2})")
+_JWT_PATTERN = re.compile(r"(?<![\w.-])(?P<kept>eyJ[\w-]{8,}\.)(?P<secret>[\w-]{8,}(?:\.[\w-]*)?)")
+_SENDGRID_PATTERN = re.compile(r"(?<![\w.-])(?P<kept>SG\.)(?P<secret>[\w-]{16,}\.[\w-]{16,})")
+_HEADER_PATTERN = re.compile(r"(?<![A-Za-z0-9])(?P<kept>(?i:bearer|basic) )(?P<secret>[A-Za-z0-9+/._~-]{16,}={0,2})")
 
 _SECRET_NAME_PARTS = (
     "token", "key", "auth", "passw", "passphrase", "secret", "credential", "signature", "cookie", "pwd", "webhook",
@@ -132,7 +132,7 @@ def is_secret(name: str, value: str) -> bool:
     if value[0] in "/~." and (name.upper().endswith("PWD") or _FILE_PATH_PATTERN.fullmatch(value)):
         return False
     if speaks == "mostly":
-        return _PLAIN_SETTING.fullmatch(value) is None
+        return _PLAIN_SETTING_PATTERN.fullmatch(value) is None
     return speaks == "always" or looks_random(value)
 
 
@@ -173,9 +173,9 @@ def replace_secrets(text: str, hide: SecretReplacer) -> str:
 _PATTERNS_BY_PREFIX = {
     "-----BEGIN ": _PRIVATE_KEY_PATTERN,
     "://": _URL_CREDENTIALS_PATTERN,
-    "eyJ": _JWT,
-    "SG.": _SENDGRID,
-    **dict.fromkeys(("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "), _HEADER),
+    "eyJ": _JWT_PATTERN,
+    "SG.": _SENDGRID_PATTERN,
+    **dict.fromkeys(("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "), _HEADER_PATTERN),
 }
 _SECRET_PREFIXES = (
     *("-----BEGIN ", "://", "eyJ", "SG."),
@@ -224,7 +224,12 @@ def _is_secret_match(match: re.Match[str], literal: str) -> bool:
         longest = max(map(len, re.split(r"[_-]", rest)))
         plain = rest.islower() or (rest.isupper() and not literal.isupper())
         return longest >= (30 if plain and not any(map(str.isdigit, rest)) else 16)
-    return match.re in (_JWT, _SENDGRID) or literal in _WEBHOOK_PATHS or looks_random(rest) or looks_random(match[0])
+    return (
+        match.re in (_JWT_PATTERN, _SENDGRID_PATTERN)
+        or literal in _WEBHOOK_PATHS
+        or looks_random(rest)
+        or looks_random(match[0])
+    )
 
 
 def _masked_match(match: re.Match[str], hide: SecretReplacer) -> str:

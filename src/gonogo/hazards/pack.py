@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent
 SHIPPED = FOLDER / "pages.msgpack"
 SHARED = "_shared.toml"
 """The file with values shared by the pages of a theme's folder."""
-NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The syntax of a hazard's name."""
 HANDLERS = {
     "config": "in_config",
@@ -103,7 +103,7 @@ def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
         if path.parent not in shared:
             file = path.parent / SHARED
             shared[path.parent] = read_shared(file.read_text(encoding="utf-8"), theme) if file.exists() else {}
-        if not NAME.fullmatch(name):
+        if not NAME_PATTERN.fullmatch(name):
             HazardPage(name, theme, {}, "", "").refuse("", translated("name the page like zero3_moe_hang.md"))
         has_code = path.with_suffix(".py").exists()
         page = read_page(path.read_text(encoding="utf-8"), name, theme, has_code=has_code, shared=shared[path.parent])

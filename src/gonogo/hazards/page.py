@@ -51,16 +51,16 @@ ENGLISH, CHINESE = "# English", "# 中文"
 """The lines with which the two parts of a page begin."""
 
 _EXAMPLE, _CURE = HEADINGS[2], HEADINGS[3]
-_SECTION = lazy_compile(r"^## (.+)$", re.MULTILINE)
+_SECTION_PATTERN = lazy_compile(r"^## (.+)$", re.MULTILINE)
 _EXAMPLE_PATTERN = re.compile(rf"^## {_EXAMPLE.en}\n(.*?)\n+^## ", re.MULTILINE | re.DOTALL)
 _SOURCE_LINK_PATTERN = re.compile(r"^- (https://\S+?):(?=\s)", re.MULTILINE)
-_ITEM = re.compile(r"^- ", re.MULTILINE)
+_ITEM_PATTERN = re.compile(r"^- ", re.MULTILINE)
 _CHINESE_LINE_BREAK_PATTERN = lazy_compile(r"(?<=[^\x00-\x7f])\s*\n\s*(?=[^\x00-\x7f])")
 _PAGE_PATTERN = lazy_compile(
     rf"\+\+\+\n(?P<head>.*?)^\+\+\+\n\s*^{ENGLISH}\n(?P<english>.*?)^{CHINESE}\n(?P<chinese>.*)\Z",
     re.MULTILINE | re.DOTALL,
 )
-_AT = lazy_compile(r" - at `\$\.?(.*)`$")
+_AT_PATTERN = lazy_compile(r" - at `\$\.?(.*)`$")
 _SHARED_REFERENCE_PATTERN = lazy_compile(r"@(\w+)")
 
 
@@ -99,7 +99,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         if example is not None:
             body = body.replace(f"## {_CURE.zh}\n", f"## {_EXAMPLE.zh}\n{example[1]}\n\n## {_CURE.zh}\n", 1)
         addresses = iter(self.sources)
-        return body + heading + _ITEM.sub(lambda _: f"- {next(addresses)}：", shown).rstrip()
+        return body + heading + _ITEM_PATTERN.sub(lambda _: f"- {next(addresses)}：", shown).rstrip()
 
     def section(self, heading: str, language: str) -> str:
         """A section, by its heading in English; empty if the page has none."""
@@ -167,14 +167,14 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
             if not part.partition("\n")[0].strip() or part.startswith("#"):
                 self.refuse(start, translated("this part must begin with a line that says what the hazard is"))
-            if _SECTION.findall(part) != wanted:
+            if _SECTION_PATTERN.findall(part) != wanted:
                 self.refuse(
                     start,
                     translated("the sections of this part must be {wanted}, in this order").format(
                         wanted=", ".join(f"## {one}" for one in wanted)
                     ),
                 )
-        listed = len(_ITEM.findall(self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")[2]))
+        listed = len(_ITEM_PATTERN.findall(self.chinese.rpartition(f"## {HEADINGS[-1].zh}\n")[2]))
         if not self.sources or listed != len(self.sources):
             self.refuse(
                 f"## {HEADINGS[-1].en}",
@@ -194,7 +194,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
         """Translate msgspec's error about the head into one about the page, and raise it."""
-        at = _AT.search(message)
+        at = _AT_PATTERN.search(message)
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
         if named and said.startswith("Object missing"):
@@ -330,7 +330,7 @@ def _as_one_line(section: str) -> str:
 
 def _list_items(section: str) -> list[str]:
     """The items of a section that is a list; else the section as the only item."""
-    return _ITEM.split(section)[1:] if section.startswith("- ") else [section]
+    return _ITEM_PATTERN.split(section)[1:] if section.startswith("- ") else [section]
 
 
 def _strip_markup(item: str) -> str:

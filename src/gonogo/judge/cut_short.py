@@ -39,7 +39,7 @@ _TORCH_SHARDING_PATTERN = Pattern(
     r"torch/distributed/(?:tensor|fsdp|_composable)|\bDTensor\b|(?i:\bfsdp2?\b)|fully_shard"
 )
 _NCCL_WARNING_PATTERN = Pattern(r"NCCL WARN .*(?:failed|[Ee]rror|[Cc]annot)")
-_NCCL_SUMMARY = Pattern(r"unhandled (?:system|cuda) error|NCCL_ERROR_SYSTEM_ERROR|NCCL Error \d")
+_NCCL_SUMMARY_PATTERN = Pattern(r"unhandled (?:system|cuda) error|NCCL_ERROR_SYSTEM_ERROR|NCCL Error \d")
 """How callers of NCCL report any of its failures; it says nothing new if NCCL's own reason is in the log."""
 _MAX_OUTER_FRAMES = 4
 """How many frames, from the innermost one, are tried if the innermost matches nothing: a log may be cut anywhere."""
@@ -118,7 +118,7 @@ def _findings_by_remaining_lines(log: FailureLog, hazards: Iterable[Hazard]) -> 
     traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
     lines = tuple(islice(log.find_all(Pattern(traces)), _MAX_LINES)) if traces else ()
     if log.says(_NCCL_WARNING_PATTERN):
-        lines = tuple(line for line in lines if not _NCCL_SUMMARY.search(line.text))
+        lines = tuple(line for line in lines if not _NCCL_SUMMARY_PATTERN.search(line.text))
     for hazard in hazards if lines else ():
         line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
         if line is not None:

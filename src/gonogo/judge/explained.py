@@ -20,7 +20,7 @@ from gonogo.hazards.hazard import Hazard
 
 _SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)
 # Where the libraries read and validate a DeepSpeed config.
-_READS_CONFIG = re.compile(
+_READS_CONFIG_PATTERN = re.compile(
     r"/deepspeed/runtime/(?:zero/)?(?:\w*config\w*)\.py$|/transformers/(?:integrations/)?deepspeed\.py$"
     r"|/accelerate/utils/(?:deepspeed|dataclasses)\.py$|/pydantic/main\.py$"
 )
@@ -155,7 +155,7 @@ class FindingPlaces:
         if finding.certainty is not Certainty.CERTAIN or not in_config:
             return False
         last = next((_raising_frame(told) for told in reversed(failure.chain) if told.frames), None)
-        return last is not None and _READS_CONFIG.search(last.path) is not None
+        return last is not None and _READS_CONFIG_PATTERN.search(last.path) is not None
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
         """How many of the finding's packages are at the interface that failed: two (or the only one), else 0."""

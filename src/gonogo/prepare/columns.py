@@ -12,11 +12,11 @@ from gonogo.evidence.training_arguments import Arguments
 from gonogo.prepare.generated.rows import TEMPLATE, guess_column_kind, to_choice_kind
 from gonogo.prepare.named_inputs import argument_node
 
-_COLUMN_OPTION = re.compile(
+_COLUMN_OPTION_PATTERN = re.compile(
     r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
     r"|label|image|images|img|video|videos|audio|caption)_(?:key|column|field|column_name)$"
 )
-_SEPARATOR_OPTION = re.compile(r"-*(?:\w+[-_])?(?:separator|sep|delimiter)")
+_SEPARATOR_OPTION_PATTERN = re.compile(r"-*(?:\w+[-_])?(?:separator|sep|delimiter)")
 _READERS = ("*.read_csv", "csv.reader", "csv.DictReader")
 
 
@@ -103,7 +103,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
     in_template = arguments.get(TEMPLATE).truth
     found: dict[str, str] = {}
     for name in arguments.names():
-        match = _COLUMN_OPTION.match(name.lower())
+        match = _COLUMN_OPTION_PATTERN.match(name.lower())
         column = arguments.get(name).string
         if match is None or not column or arguments.source_of(name) == "script":
             continue
@@ -115,7 +115,7 @@ def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
 def csv_separator(run: Run) -> str:
     """The launch's separator option, its default, or the only separator that readers get; empty if unknown."""
     for name in run.arguments.names():
-        value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
+        value = run.arguments.get(name).string if _SEPARATOR_OPTION_PATTERN.fullmatch(name.lower()) else None
         if value is not None and (told := _delimiter_character(value)):
             return told
     defaults: set[str] = set()
@@ -123,7 +123,7 @@ def csv_separator(run: Run) -> str:
     for script in run.scripts:
         for call in script.calls("*.add_argument"):
             option = call.argument(0).string
-            if option is not None and _SEPARATOR_OPTION.fullmatch(option.lower()):
+            if option is not None and _SEPARATOR_OPTION_PATTERN.fullmatch(option.lower()):
                 defaults.add(_delimiter_character(call.keyword("default").string or ""))
         for call in script.calls(*_READERS):
             given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)

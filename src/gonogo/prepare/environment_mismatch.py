@@ -29,7 +29,7 @@ from gonogo.prepare.packages.installed import installed_version
 
 _PIP_INSTALL_PATTERN = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
 _TORCH_REQUIREMENT_PATTERN = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
-_NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
+_NIGHTLY_TORCH_PATTERN = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
 
 _MAX_FILES = 24
 _MAX_DEPTH = 4
@@ -365,4 +365,4 @@ def _installs_only_nightly(page: Path) -> bool:
         for match in _PIP_INSTALL_PATTERN.finditer(text)
         if _TORCH_REQUIREMENT_PATTERN.search(match["words"])
     ]
-    return bool(lines) and all(_NIGHTLY_TORCH.search(line) for line in lines)
+    return bool(lines) and all(_NIGHTLY_TORCH_PATTERN.search(line) for line in lines)

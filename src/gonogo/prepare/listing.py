@@ -57,7 +57,7 @@ _DEFAULT_SEQUENCE_LENGTH = 512
 _MAX_TOKENS = 65_536
 _MAX_UNSTATED_TOKENS = 2048
 _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
-_SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
+_SWIFT_DATA_PATTERN = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
 _GENERATED_FROM_PUBLISHED = translated(
     "{name} from its published config, without weights; its tokenizer has the published size and special "
@@ -243,7 +243,7 @@ def list_data_set(
 ) -> RequiredInput:
     """A dataset by its path or Hub name, and the format that the program reads."""
     name, subset = named.value or "", named.subset
-    if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
+    if run.framework == "ms-swift" and (match := _SWIFT_DATA_PATTERN.match(name)) and not name.startswith(("/", ".")):
         name, subset = match["name"], match["subset"] or subset
     path = to_absolute_path(name, folder)
     if exists(Path(path)) and not named.is_hub:

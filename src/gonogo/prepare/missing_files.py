@@ -17,7 +17,7 @@ from gonogo.prepare.inferred.producers import reason_with_producer
 
 PROJECT_FILE_SUFFIXES = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """Suffixes of files that come with a project's code."""
-_CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
+_CONFIGURATION_PATTERN = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
 _TRAINING_PHASES = frozenset({"forward", "backward", "step"})
 
 _MISSING_CHECKPOINT_PATTERN = re.compile(
@@ -101,5 +101,5 @@ def is_repository_file(path: Path, folder: Path) -> bool:
     if not path.is_relative_to(folder):
         return False
     return path.suffix in PROJECT_FILE_SUFFIXES or (
-        path.suffix == ".json" and _CONFIGURATION.search(path.name) is not None
+        path.suffix == ".json" and _CONFIGURATION_PATTERN.search(path.name) is not None
     )

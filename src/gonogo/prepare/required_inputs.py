@@ -70,7 +70,7 @@ class PrepareOptions(msgspec.Struct, frozen=True):
     """The number of rows for datasets of which the program needed more, by ``RequiredInput.key``."""
 
 
-_MODEL_OPTION = re.compile(
+_MODEL_OPTION_PATTERN = re.compile(
     r"(?:.*_)?(?:model|model_name|model_path|model_id|model_dir|model_name_or_path|base_model|llm_path|vision_tower"
     r"|tokenizer|tokenizer_name|tokenizer_path|tokenizer_name_or_path|pretrain|reward_pretrain|adapter_name_or_path"
     r"|hf_assets_path|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
@@ -78,7 +78,7 @@ _MODEL_OPTION = re.compile(
 _NON_MODEL_OPTION_PATTERN = re.compile(
     r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs"
 )
-_DATA_OPTION = re.compile(
+_DATA_OPTION_PATTERN = re.compile(
     r"(?:.*_)?(?:data|dataset|datasets|data_path|data_paths|dataset_path|dataset_name|dataset_id|train_data|train_file"
     r"|train_files|train_dataset|train_data_path|training_data|eval_data|eval_file|eval_dataset|eval_data_path|val_data"
     r"|val_files?|validation_files?|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file"
@@ -87,8 +87,8 @@ _DATA_OPTION = re.compile(
 _NON_DATA_OPTION_PATTERN = re.compile(
     r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle"
 )
-_VOCABULARY_OPTION = re.compile(r"(?:.*_)?(?:vocab|merges?)_file$")
-_MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
+_VOCABULARY_OPTION_PATTERN = re.compile(r"(?:.*_)?(?:vocab|merges?)_file$")
+_MEDIA_OPTION_PATTERN = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
 
 
 INDEXED_TOKENS = "indexed-tokens"
@@ -102,7 +102,7 @@ def vocabulary_file(option: str, path: str) -> str | None:
 
     None if it names something else, or a file of another kind, such as sentencepiece's.
     """
-    if not _VOCABULARY_OPTION.match(option.lower()):
+    if not _VOCABULARY_OPTION_PATTERN.match(option.lower()):
         return None
     if "merge" in option.lower():
         return "merges.txt"
@@ -129,12 +129,12 @@ def kind_of_option(name: str) -> Kind | None:
     *above, name = name.lower().split(".")
     if above and name in ("path", "name", "dir"):  # Hydra's model.path=…
         name = f"{above[-1]}_{name}"
-    if _MEDIA_OPTION.match(name):
+    if _MEDIA_OPTION_PATTERN.match(name):
         return "media"
-    if _MODEL_OPTION.match(name) and not _NON_MODEL_OPTION_PATTERN.search(name):
+    if _MODEL_OPTION_PATTERN.match(name) and not _NON_MODEL_OPTION_PATTERN.search(name):
         return "model"
-    if _VOCABULARY_OPTION.match(name):
+    if _VOCABULARY_OPTION_PATTERN.match(name):
         return "data"
-    if _DATA_OPTION.match(name) and not _NON_DATA_OPTION_PATTERN.search(name):
+    if _DATA_OPTION_PATTERN.match(name) and not _NON_DATA_OPTION_PATTERN.search(name):
         return "data"
     return None

@@ -19,7 +19,7 @@ else:
 
 _SETTINGS_SUFFIX = ".toml"
 _MAX_BYTES = 1 << 20
-_OF_A_MODEL = re.compile(
+_OF_A_MODEL_PATTERN = re.compile(
     r"(?:.*_)?(?:ckpt|checkpoint|diffusers|transformer|unet|dit|vae|text_encoder|clip|llm|t5|byt5|llama3)_(?:path|dir)$"
 )
 """Settings with which programs name a model's folder or one of its parts."""
@@ -58,7 +58,7 @@ def _inputs_named_in_file(path: Path, folder: Path, seen: set[Path], max_depth: 
 
 
 def _kind_of_key(key: str) -> Kind | None:
-    return "model" if _OF_A_MODEL.match(key.rpartition(".")[2].lower()) else kind_of_option(key)
+    return "model" if _OF_A_MODEL_PATTERN.match(key.rpartition(".")[2].lower()) else kind_of_option(key)
 
 
 def _strings_with_keys(value: Any, key: str) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ _SPLITS = ("train", "val", "validation", "test")
 _CLASS_FOLDERS = ("class_a", "class_b")
 _IMAGE_FOLDER_GENERATED = translated("a folder of generated images, one subfolder per class")
 _ENDS = "txt|jsonl|json|parquet|csv|tsv"
-_SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
+_SUFFIX_PATTERN = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
 _FILE_COUNT = 4
 """More than one, because some programs keep the first file for evaluation."""
 _IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
@@ -74,7 +74,11 @@ def needs_other_suffix(failure: Failure | None, required_inputs: Sequence[Requir
 
     The message ``No .txt files found in …`` shows it.
     """
-    if failure is None or not is_empty_folder_failure(failure) or (match := _SUFFIX.search(failure.message)) is None:
+    if (
+        failure is None
+        or not is_empty_folder_failure(failure)
+        or (match := _SUFFIX_PATTERN.search(failure.message)) is None
+    ):
         return False
     suffix = match[1] or f".{match[2]}"
     folders = [one for one in required_inputs if one.kind == "data" and one.path and one.state == "made"]

@@ -29,7 +29,7 @@ _VERDICT_ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
 _MIN_DIFFERENCE_BYTES = 64 << 20
 """Smaller changes of a peak are ignored: allocators and versions alone can cause them."""
 _REPORT_IN_PAGE_PATTERN = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
-_CHINESE = re.compile("[\u4e00-\u9fff]")
+_CHINESE_PATTERN = re.compile("[\u4e00-\u9fff]")
 _MIN_SPEED_DIFFERENCE = 0.01
 """Smaller relative changes of a step's estimated time are ignored."""
 
@@ -231,7 +231,7 @@ def _to_baseline(report: Report, language: str) -> BaselineReport:
 
 def _is_chinese(report: BaselineReport) -> bool:
     """Whether a report's sentences are in Chinese, which the file doesn't state."""
-    return any(_CHINESE.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
+    return any(_CHINESE_PATTERN.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
 
 
 def _machine_difference_notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:

@@ -45,7 +45,7 @@ _SET_VARIABLE_PATTERN = re.compile(
     re.MULTILINE,
 )
 _READ_BUILTIN_PATTERN = re.compile(r"\b(?:read|getopts|mapfile|readarray)\b([^\n;|]*)")
-_BASH_VARIABLES = re.compile(
+_BASH_VARIABLES_PATTERN = re.compile(
     r"BASH.*|RANDOM|SECONDS|LINENO|FUNCNAME|PIPESTATUS|OPTARG|OPTIND|UID|EUID|PPID|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE"
     r"|PWD|OLDPWD|IFS|REPLY|SHELL|SHLVL|HOME|PATH|USER|TERM|LANG|EPOCHSECONDS|DIRSTACK|GROUPS"
 )
@@ -471,7 +471,7 @@ def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, st
     text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)
     known = {*environment, *_assigned_names(text)}
     used = [match[1] or match[2] for match in _VARIABLE_REFERENCE_PATTERN.finditer(re.sub(r"'[^'\n]*'", "", text))]
-    return [name for name in dict.fromkeys(used) if name not in known and not _BASH_VARIABLES.fullmatch(name)]
+    return [name for name in dict.fromkeys(used) if name not in known and not _BASH_VARIABLES_PATTERN.fullmatch(name)]
 
 
 def _assigned_names(text: str) -> Iterator[str]:

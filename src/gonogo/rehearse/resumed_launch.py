@@ -13,9 +13,9 @@ from gonogo.rehearse.ranks.rank_options import LIFE_DEFAULT
 from gonogo.rehearse.request import RehearsalRequest
 
 STAGES = ("train", "save", "kill", "resume")
-_RESUME_OPTION = re.compile(r"(?:--)?resume[_-]from[_-]checkpoint")
-_SAVE_OPTION = re.compile(r"(?:--)?save[_-]steps")
-_NO_PATH = re.compile(r"(?i)true|false|yes|no|none|null|auto|last|latest|best|\d+|.*[$*{}].*|.*://.*|")
+_RESUME_OPTION_PATTERN = re.compile(r"(?:--)?resume[_-]from[_-]checkpoint")
+_SAVE_OPTION_PATTERN = re.compile(r"(?:--)?save[_-]steps")
+_NO_PATH_PATTERN = re.compile(r"(?i)true|false|yes|no|none|null|auto|last|latest|best|\d+|.*[$*{}].*|.*://.*|")
 """Values that don't name a folder."""
 
 
@@ -32,13 +32,13 @@ def missing_checkpoint(command: Sequence[str], steps: int) -> MissingCheckpoint 
     """The checkpoint from which a command resumes; None if it doesn't, or if the checkpoint is here."""
     path, first = "", list[str]()
     for name, value, words in _options(command):
-        if name and _RESUME_OPTION.fullmatch(name):
+        if name and _RESUME_OPTION_PATTERN.fullmatch(name):
             path = value
-        elif name and _SAVE_OPTION.fullmatch(name) and value.isdecimal() and int(value) > steps:
+        elif name and _SAVE_OPTION_PATTERN.fullmatch(name) and value.isdecimal() and int(value) > steps:
             first += [f"{name}={steps}"] if len(words) == 1 else [name, str(steps)]
         else:
             first += words
-    if _NO_PATH.fullmatch(path) or os.path.lexists(path):
+    if _NO_PATH_PATTERN.fullmatch(path) or os.path.lexists(path):
         return None
     return MissingCheckpoint(path, first)
 
@@ -48,7 +48,7 @@ def _options(command: Sequence[str]) -> Iterator[tuple[str, str, list[str]]]:
     at = 0
     while at < len(command):
         name, equals, value = command[at].partition("=")
-        known = _RESUME_OPTION.fullmatch(name) or _SAVE_OPTION.fullmatch(name)
+        known = _RESUME_OPTION_PATTERN.fullmatch(name) or _SAVE_OPTION_PATTERN.fullmatch(name)
         if known and equals:
             yield name, value, [command[at]]
         elif known and name.startswith("--") and at + 1 < len(command) and not command[at + 1].startswith("-"):

@@ -45,7 +45,7 @@ _REJECTED_VALUE_PATTERN = re.compile(
 )
 _ENVIRONMENT_ACCESS_PATTERN = re.compile(r"\benviron\b|\bgetenv\b")
 _MAX_LINE_LENGTH = 64 << 10
-_PLAIN_WORD = re.compile(r"[a-z]+")
+_PLAIN_WORD_PATTERN = re.compile(r"[a-z]+")
 """An ordinary word: it counts as a variable's name only if it certainly is one."""
 
 
@@ -106,7 +106,7 @@ class ProgramVariables:
             key = told.message.strip().strip("'\"")
             if told.type.rpartition(".")[2] == "KeyError" and key in self._given.withheld:
                 last = told.frames[-1].path if told.frames else ""
-                if not _PLAIN_WORD.fullmatch(key) or os.path.basename(last) == "os.py":
+                if not _PLAIN_WORD_PATTERN.fullmatch(key) or os.path.basename(last) == "os.py":
                     return WITHHELD.format(name=key)
             if (why := self.explain_missing_variable(told.message.splitlines())) is not None:
                 return why
@@ -123,7 +123,7 @@ class ProgramVariables:
             line = line[:_MAX_LINE_LENGTH]
             if _VARIABLE_NOT_SET_PATTERN.search(line):
                 certain = "unbound variable" in line or "parameter " in line
-                names = [one for one in self._given.withheld if certain or not _PLAIN_WORD.fullmatch(one)]
+                names = [one for one in self._given.withheld if certain or not _PLAIN_WORD_PATTERN.fullmatch(one)]
                 if name := _first_mentioned_name(names, line):
                     return WITHHELD.format(name=name)
             for name, value in self._given.replaced.items():

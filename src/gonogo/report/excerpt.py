@@ -8,7 +8,7 @@ from gonogo.finding import Span
 from gonogo.report.page import Page, StyledText, column_width, truncate
 from gonogo.report.untrusted import clean, clean_line
 
-_TOKEN = re.compile(r"[\w.]+|\S")
+_TOKEN_PATTERN = re.compile(r"[\w.]+|\S")
 
 
 def print_excerpt(span: Span, page: Page, language: str, gutter_width: int, *, is_primary: bool, style: str) -> None:
@@ -60,6 +60,6 @@ def marker_range(span: Span, source: str) -> tuple[int, int]:
         last = span.end_line in (0, span.line)  # of a span of several lines, the first line is shown
         end = len(clean(span.text[: span.end_column - 1])) if last else len(source)
         return column, max(min(end, len(source)), column + 1)
-    if span.column > 1 and indent <= column < len(source) and (token := _TOKEN.match(source, column)):
+    if span.column > 1 and indent <= column < len(source) and (token := _TOKEN_PATTERN.match(source, column)):
         return token.span()
     return indent, len(source)

@@ -17,7 +17,7 @@ from gonogo.report.words import how_to_apply
 SCHEMA = "gonogo.report/1"
 _NUMBER_LIST_PATTERN = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+){16,})\n\s+\]")
 """A long list of numbers as indented JSON; it can't match inside a string, where newlines are escaped."""
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE_PATTERN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(report: Report, language: str) -> str:
@@ -32,7 +32,7 @@ def to_json_text(value: dict[str, Any]) -> str:
     """The JSON text of an object with a trailing newline, free of characters that a terminal would interpret."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     text = _NUMBER_LIST_PATTERN.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+    return _UNPRINTABLE_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
 def report_object(report: Report, language: str) -> dict[str, Any]:

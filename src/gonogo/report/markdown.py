@@ -20,7 +20,7 @@ from gonogo.report.trials.plan import strategy_reasons
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import clue_line, colon, how_to_apply, word
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
+_SPECIAL_PATTERN = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
 
 def to_markdown(report: Report, language: str) -> str:
@@ -30,7 +30,7 @@ def to_markdown(report: Report, language: str) -> str:
 
 def _escape(text: str) -> str:
     """Text with everything escaped that Markdown or HTML would interpret."""
-    return _SPECIAL.sub(r"\\\1", clean_line(text))
+    return _SPECIAL_PATTERN.sub(r"\\\1", clean_line(text))
 
 
 def _inline_code(text: str) -> str:

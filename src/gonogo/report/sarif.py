@@ -24,7 +24,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
 _LANGUAGE = {"en": "en-US", "zh": "zh-CN"}
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-_URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
+_URL_PATTERN = re.compile(r"https?://[^\s/]+(?:/\S*)?")
 
 
 def to_sarif(report: Report, language: str) -> str:
@@ -98,7 +98,7 @@ def _to_url(source: str) -> str | None:
     """The source as a URL with invalid characters escaped; None if it is not a URL."""
     # "%" is kept: sources are copied URLs that are already escaped.
     text = quote(clean_line(source), safe="%:/?#@!$&'()*+,;=~-._")
-    return text if _URL.fullmatch(text) else None
+    return text if _URL_PATTERN.fullmatch(text) else None
 
 
 def _sarif_invocation(report: Report, language: str) -> dict[str, Any]:

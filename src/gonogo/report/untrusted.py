@@ -11,12 +11,12 @@ import sys
 
 from gonogo.finding import Text
 
-_ESCAPE_SEQUENCE = re.compile(
+_ESCAPE_SEQUENCE_PATTERN = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # OSC, DCS …: titles, links
     r"|\x1b[ -/]*[0-~]?"  # short sequences
 )
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_PATTERN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -24,7 +24,7 @@ def clean(text: str) -> str:
 
     Tabs become spaces.
     """
-    return _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text.replace("\r\n", "\n"))).expandtabs(4)
+    return _CONTROL_PATTERN.sub("", _ESCAPE_SEQUENCE_PATTERN.sub("", text.replace("\r\n", "\n"))).expandtabs(4)
 
 
 def clean_line(text: str) -> str:

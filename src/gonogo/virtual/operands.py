@@ -23,7 +23,7 @@ from gonogo.virtual.stack import OURS, is_standard_library, owner_of
 _MAX_TEXT_LENGTH = 1024
 _MAX_SOURCE_BYTES = 2 << 20
 _MADE_BY_PREPARE = ("Tokenizer", "TokenizerFast", "Processor", "ImageProcessor", "FeatureExtractor", "Dataset")
-_SUFFIX = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
+_SUFFIX_PATTERN = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
 _UNDEFINED = object()
 _PROGRAM_ERRORS = (
     AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,
@@ -102,7 +102,7 @@ def _as_path(value: Any) -> str | None:
         return None
     text = text.removeprefix("file:").partition("?")[0]
     rooted = text.startswith(("/", "./", "../", "~/"))
-    if not rooted and (" " in text or _SUFFIX.search(text) is None):
+    if not rooted and (" " in text or _SUFFIX_PATTERN.search(text) is None):
         return None
     return os.path.abspath(os.path.expanduser(text))
 

@@ -44,12 +44,12 @@ def state_dict_key_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]
             )
 
 
-_FUSED = lazy_compile(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
+_FUSED_PATTERN = lazy_compile(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
 
 
 def _fused_expert_clues(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
     """Experts' weights that are fused into one tensor on one side and separate on the other."""
-    found = _FUSED.search(raised.message.text[:6000])
+    found = _FUSED_PATTERN.search(raised.message.text[:6000])
     if found is None:
         return
     version = log.setup.version_texts.get("transformers", "")

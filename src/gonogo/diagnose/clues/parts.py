@@ -18,7 +18,7 @@ _LOWERCASE_WORD_PATTERN = lazy_compile(r"[a-z]{3,}")
 _GENERIC_WORDS = frozenset(
     ("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data")
 )
-_EMPTY_TENSOR = lazy_compile(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
+_EMPTY_TENSOR_PATTERN = lazy_compile(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
 _PARAMETER_OFFLOAD_KEYS = ("offload_param", "nvme_path", "zenflow")
 _OFF_VALUES = ("false", "0", "none", "no", "null", "")
 _MAX_FRAMES = 3
@@ -66,7 +66,7 @@ def empty_parameter_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
         return
     code = raised.frames[-1].code if raised.frames else ""
     reads_shape = raised.message.text.strip() == "tuple index out of range" and _SHAPE_INDEX in code
-    if not reads_shape and not _EMPTY_TENSOR.search(raised.message.text):
+    if not reads_shape and not _EMPTY_TENSOR_PATTERN.search(raised.message.text):
         return
     offload = next((one for one in settings_of(log) if one.last_name in _PARAMETER_OFFLOAD_KEYS), None)
     yield Clue(

@@ -139,7 +139,7 @@ def _uneven_collective_counts(calls: Sequence[LoggedCollective]) -> Iterator[Clu
 
 
 _STACK_FRAME_PATTERN = Pattern(r"^#\d{1,3} \S+ from \S+:\d+")
-_STACK_PARTS = lazy_compile(r"#(\d{1,3}) (\w{1,120}) from (\S{1,400}):(\d{1,7})")
+_STACK_PARTS_PATTERN = lazy_compile(r"#(\d{1,3}) (\w{1,120}) from (\S{1,400}):(\d{1,7})")
 _MAX_STACK = 60
 
 
@@ -147,7 +147,7 @@ def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
     """The stack trace that PyTorch prints for a timed-out collective: the code that called it."""
     before = None
     for found in islice(log.find_all(_STACK_FRAME_PATTERN), _MAX_STACK):
-        parts = _STACK_PARTS.search(found.text)
+        parts = _STACK_PARTS_PATTERN.search(found.text)
         if parts is None or (before is not None and parts.group(1) == "0"):
             return
         place = code_place(LogFrame(parts.group(3), int(parts.group(4)), parts.group(2)), log.setup.version_texts)
@@ -175,7 +175,7 @@ def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
 _MAX_SEQUENCE_GAP = 200
 """Ranks of a group can't be further apart, since few calls are enqueued ahead; beyond it, counters are unrelated."""
 _FRAME_PATTERN = Pattern(r'File "[^"]{1,400}", line \d+, in \w+')
-_FRAME_PARTS = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
+_FRAME_PARTS_PATTERN = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
 _OBJECT_COLLECTIVE_PATTERN = lazy_compile(
     r"\b(?:broadcast_object_list|gather_object|all_gather_object|scatter_object_list|barrier|wait_for_everyone"
     r"|monitored_barrier|main_process_first|local_main_process_first)\b"
@@ -195,7 +195,7 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
     """A wait in an object collective or a barrier, in a function whose name says what another rank is doing."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     for found in islice(log.find_all(_FRAME_PATTERN), _MAX_BARS):
-        parts = _FRAME_PARTS.search(found.text)
+        parts = _FRAME_PARTS_PATTERN.search(found.text)
         after = log.lines_after(found.line, 1)
         if parts is None or not after or not (call := _OBJECT_COLLECTIVE_PATTERN.search(after[0].text)):
             continue

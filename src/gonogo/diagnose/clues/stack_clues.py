@@ -19,8 +19,8 @@ from gonogo.finding.log_answer import Clue, CluePlace
 _FRAME_PATTERN = Pattern(
     r'File "[^"]{1,400}", line \d+,? in [\w.<>]+|(?:^|\s)[\w.<>]{1,120} \((?:[\w.-]*/)*[\w.-]+\.py:\d+\)\s*$'
 )
-_FRAME_PARTS = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}),? in ([\w.<>]{1,120})')
-_PY_SPY_PARTS = lazy_compile(r"(?:^|\s)([\w.<>]{1,120}) \(([^()\s]{1,400}\.py):(\d{1,7})\)\s*$")
+_FRAME_PARTS_PATTERN = lazy_compile(r'File "([^"]{1,400})", line (\d{1,7}),? in ([\w.<>]{1,120})')
+_PY_SPY_PARTS_PATTERN = lazy_compile(r"(?:^|\s)([\w.<>]{1,120}) \(([^()\s]{1,400}\.py):(\d{1,7})\)\s*$")
 _DUMP_PATTERN = Pattern(r"most recent call first|Stack \(most recent call last|^\s*Thread \S{1,40} \((?:idle|active)")
 _INNERMOST_FIRST_PATTERN = lazy_compile(r"most recent call first")
 _MAX_FRAMES = 400
@@ -98,11 +98,11 @@ def _read_stacks(log: FailureLog) -> Iterator[Stack]:
 
 def _parsed(log: FailureLog, line: LogLine, text: str) -> tuple[LogFrame | None, bool]:
     """A frame, and whether its form lists the innermost first."""
-    if parts := _FRAME_PARTS.search(text):
+    if parts := _FRAME_PARTS_PATTERN.search(text):
         after = log.lines_after(line, 1)
-        code = after[0].text.strip() if after and not _FRAME_PARTS.search(after[0].text) else ""
+        code = after[0].text.strip() if after and not _FRAME_PARTS_PATTERN.search(after[0].text) else ""
         return LogFrame(parts.group(1), int(parts.group(2)), parts.group(3), code[:400]), False
-    if parts := _PY_SPY_PARTS.search(text):
+    if parts := _PY_SPY_PARTS_PATTERN.search(text):
         return LogFrame(parts.group(2), int(parts.group(3)), parts.group(1)), True
     return None, False
 

@@ -16,7 +16,9 @@ from collections.abc import Iterable
 from gonogo.evidence.log.code_owner import code_owner_of_path
 from gonogo.finding.redaction import redact
 
-_PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
+_PATH_PATTERN = re.compile(
+    r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?"
+)
 _SITE_PACKAGES_PATTERN = re.compile(r"(?:site|dist)-packages[/\\](.*)")
 _STDLIB_PATTERN = re.compile(r"[/\\]lib[/\\](python3\.\d{1,2}[/\\].*)")
 _SYSTEM_PATH_PATTERN = re.compile(r"/(?:usr|proc|dev|sys|lib|lib64|bin|sbin|run|etc)/")
@@ -48,8 +50,8 @@ _IPV6_PATTERN = re.compile(
     r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F]{1,4}"
     r"|(?:[0-9a-fA-F]{1,4}:){1,6}:(?:[0-9a-fA-F]{1,4}:){1,5}[0-9a-fA-F]{1,4})(?![\w:])"
 )
-_URL = re.compile(r"\b(?:https?|wss?|tcp|ftp|s3|gs|oss|hdfs|ssh|git)://[^\s\"'<>)\]]{1,500}")
-_HOST_OF_URL = re.compile(r"^[a-z0-9]+://(?:[^/@]*@)?([\w.-]+)")
+_URL_PATTERN = re.compile(r"\b(?:https?|wss?|tcp|ftp|s3|gs|oss|hdfs|ssh|git)://[^\s\"'<>)\]]{1,500}")
+_HOST_OF_URL_PATTERN = re.compile(r"^[a-z0-9]+://(?:[^/@]*@)?([\w.-]+)")
 _PUBLIC_HOSTS = (
     "github.com", "githubusercontent.com", "pytorch.org", "huggingface.co", "readthedocs.io", "python.org", "pypi.org",
     "nvidia.com", "deepspeed.ai", "vllm.ai", "arxiv.org", "hf.co", "modelscope.cn", "127.0.0.1", "localhost", "0.0.0.0",
@@ -96,9 +98,9 @@ class NameRedactor:
     def redact_text(self, text: str) -> str:
         """The text with all private data replaced."""
         text = redact(text)
-        text = _URL.sub(lambda match: self._replace_private_url(match[0]), text)
+        text = _URL_PATTERN.sub(lambda match: self._replace_private_url(match[0]), text)
         text = _EMAIL_PATTERN.sub(lambda match: self._placeholder("email", match[0]), text)
-        text = _PATH.sub(lambda match: self.redact_path(match[0]), text)
+        text = _PATH_PATTERN.sub(lambda match: self.redact_path(match[0]), text)
         if self._names is not None:
             text = self._names.sub(lambda match: self._placeholder(self._kinds[match[0]], match[0]), text)
         text = _IPV4_PATTERN.sub(self._replace_ip_address, text)
@@ -128,7 +130,7 @@ class NameRedactor:
         return name
 
     def _replace_private_url(self, url: str) -> str:
-        host = _HOST_OF_URL.match(url)
+        host = _HOST_OF_URL_PATTERN.match(url)
         name = host[1].lower() if host is not None else ""
         public = any(name == one or name.endswith(f".{one}") for one in _PUBLIC_HOSTS)
         return url if public else self._placeholder("url", url)

@@ -28,7 +28,7 @@ _MAX_EXCERPTS = 6
 _MAX_LINE_LENGTH = 160
 _MAX_SIGNATURE_LINES = 6
 """Maximum lines of a function's signature shown above the excerpt."""
-_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
+_IN_PACKAGES_PATTERN = re.compile(r"(?:site|dist)-packages[/\\](.*)")
 
 _FROM_RUN = translated("the run's file")
 _FROM_INSTALLED = translated("{package} {version} as installed here")
@@ -83,7 +83,7 @@ def _most_important_frames(log: FailureLog) -> Iterator[LogFrame]:
 def _frame_excerpt(
     frame: LogFrame, log: FailureLog, files: Mapping[str, SourceFile], released: Mapping[str, str]
 ) -> SourceExcerpt | None:
-    packaged = _IN_PACKAGES.search(frame.path)
+    packaged = _IN_PACKAGES_PATTERN.search(frame.path)
     if packaged is not None:
         return _package_excerpt(frame, packaged[1].replace("\\", "/"), log, released)
     source = _file_of(frame.path, files)

@@ -14,8 +14,8 @@ from gonogo.evidence.paths import expand_user, is_file, is_folder, read_bytes
 from gonogo.evidence.patterns import Pattern
 
 _MAX_CONFIG_BYTES = 4 << 20
-_HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
-_HUB_FOLDER = Pattern(r"^[\w-][\w.-]*(?:/[\w.-]+)?$")
+_HUB_NAME_PATTERN = Pattern(r"^[\w.-]+/[\w.-]+$")
+_HUB_FOLDER_PATTERN = Pattern(r"^[\w-][\w.-]*(?:/[\w.-]+)?$")
 """A hub name; early ones have no owner: gpt2."""
 
 # Keys of config.json with the number of experts per layer; see transformers' MoE configurations.
@@ -134,7 +134,7 @@ def config_paths(name: str, folder: Path) -> Iterator[Path]:
     if "\0" in name or not name.strip():
         return
     yield folder / expand_user(Path(name)) / "config.json"
-    if _HUB_NAME.search(name):
+    if _HUB_NAME_PATTERN.search(name):
         cached = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
         try:
             yield from sorted(cached.glob("*/config.json"))
@@ -144,7 +144,7 @@ def config_paths(name: str, folder: Path) -> Iterator[Path]:
 
 def is_in_hub_cache(name: str) -> bool:
     """Whether any part of a model or dataset is in this machine's hub cache."""
-    if not _HUB_FOLDER.search(name):
+    if not _HUB_FOLDER_PATTERN.search(name):
         return False
     folder = name.replace("/", "--")
     return any(is_folder(_hub_cache() / f"{kind}--{folder}") for kind in ("models", "datasets"))

@@ -26,7 +26,7 @@ _DUMP_NAME_PATTERN = lazy_compile(
 )
 _MAX_CALLS = 20_000
 _MAX_FRAMES = 60
-_NUMBER = re.compile(r"\d{1,7}")
+_NUMBER_PATTERN = re.compile(r"\d{1,7}")
 _TORCH_PATH_PATTERN = re.compile(r"torch[\\/](?:distributed|nn|autograd|utils|_dynamo|_ops|multiprocessing)")
 
 
@@ -67,7 +67,7 @@ def parse_flight_recorder_dump(path: str, data: bytes) -> FlightRecorderDump | N
     """Parse a dump; None if the data is not a readable Flight Recorder dump."""
     try:
         content = json.loads(data) if data.lstrip()[:1] == b"{" else load_plain_pickle(data)
-        digits = _NUMBER.findall(Path(path).name)
+        digits = _NUMBER_PATTERN.findall(Path(path).name)
         rank = _to_int(content.get("rank")) if content.get("rank") is not None else int(digits[-1])
         groups = dict(_process_groups(content.get("pg_config") or {}))
         last = {str(name): _to_int(status["last_completed_collective"]) for name, status in _group_statuses(content)}
@@ -87,7 +87,7 @@ def _group_statuses(content: Any) -> Iterator[tuple[Any, Any]]:
 def _process_groups(config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     for name, one in config.items():
         ranks = one.get("ranks", "") if isinstance(one, dict) else ""
-        found = tuple(int(number) for number in _NUMBER.findall(str(ranks)[:200_000]))
+        found = tuple(int(number) for number in _NUMBER_PATTERN.findall(str(ranks)[:200_000]))
         yield str(name), found
 
 

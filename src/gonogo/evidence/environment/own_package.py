@@ -27,7 +27,7 @@ else:
 
 _REQUIREMENTS_FILE_PATTERN = re.compile(r"[\w./-]*\.(?:txt|in)")
 CONSOLE_SCRIPT_PATTERN = re.compile(r"\s*([\w.-]+)\s*=\s*([\w.]+):([\w.]+)\s*")
-_VERSION = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
+_VERSION_PATTERN = re.compile(r"^__version__\s*=\s*[\"']([^\"'\n]+)[\"']", re.MULTILINE)
 _MAX_DEPTH = 6
 NON_PACKAGE_FOLDERS = frozenset(
     {"tests", "test", "docs", "examples", "scripts", "benchmarks", "tools", "build", "dist"}
@@ -115,7 +115,7 @@ def _version_from_module(source: Path, name: str) -> str:
             text = (source / str(module) / file).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        if match := _VERSION.search(text):
+        if match := _VERSION_PATTERN.search(text):
             return match[1]
     return ""
 

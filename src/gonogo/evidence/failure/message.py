@@ -23,27 +23,27 @@ _MISSING_ARGUMENTS_PATTERN = lazy_compile(
 _ARGUMENT_COUNT_PATTERN = lazy_compile(
     rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)"
 )
-_NO_ATTRIBUTE = lazy_compile(
+_NO_ATTRIBUTE_PATTERN = lazy_compile(
     r"(?:'([\w.]{1,120})' object|module '?([\w.]{1,200}?)'?|type object '([\w.]{1,120})') has no attribute "
     r"'?(\w{1,120})'?"
 )
 _CONFIG_KEY_PATTERN = lazy_compile(r"Key '([\w.]{1,80})' is not in struct")
-_NOT_IMPORTABLE = lazy_compile(
+_NOT_IMPORTABLE_PATTERN = lazy_compile(
     r"cannot import name '?(\w{1,120})'? from (?:partially initialized module )?'([\w.]{1,200})'"
 )
 _MISSING_MODULE_PATTERN = lazy_compile(r"No module named '?([\w.]{1,200})'?")
 _UNDEFINED_SYMBOL_PATTERN = lazy_compile(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600})")
-_NOT_DEFINED = lazy_compile(r"name '(\w{1,120})' is not defined")
-_STATE_DICT = lazy_compile(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
-_MISSING_KEYS = lazy_compile(r"Missing key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
-_UNEXPECTED_KEYS = lazy_compile(r"Unexpected key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
-_NOT_IN_CHECKPOINT = lazy_compile(r"Missing key in checkpoint state_dict: ['\"]?(\S{1,400}?)['\"]?\.?(?:\s|$)")
+_NOT_DEFINED_PATTERN = lazy_compile(r"name '(\w{1,120})' is not defined")
+_STATE_DICT_PATTERN = lazy_compile(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
+_MISSING_KEYS_PATTERN = lazy_compile(r"Missing key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
+_UNEXPECTED_KEYS_PATTERN = lazy_compile(r"Unexpected key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
+_NOT_IN_CHECKPOINT_PATTERN = lazy_compile(r"Missing key in checkpoint state_dict: ['\"]?(\S{1,400}?)['\"]?\.?(?:\s|$)")
 _QUOTED_PATTERN = lazy_compile(r"[\"'`]([^\"'`\n]{1,300})[\"'`]")
-_NOT_DIVISIBLE = lazy_compile(
+_NOT_DIVISIBLE_PATTERN = lazy_compile(
     r"(?i)(?:not |be )(?:evenly )?(?:divisible|divided|a multiple)|(?:must|should) divide|multiple of"
     r"|(?:cannot|can't|can not) be (?:evenly )?split (?:by|into|over|across|among)"
 )
-_SIZE_MISMATCH = lazy_compile(
+_SIZE_MISMATCH_PATTERN = lazy_compile(
     r"(?i)size mismatch|must match the (?:existing )?size|shapes? (?:cannot|can't|mismatch|do(?:es)? not match)"
     r"|shape mismatch|size of tensor a|cannot be multiplied|do not match: |contraction dimension"
     r"|is invalid for input of size"
@@ -64,23 +64,23 @@ _STATED_VERSION_PATTERN = lazy_compile(
 _SYMBOL_PATTERN = lazy_compile(
     r"(?<![\w./])([A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)+|[A-Za-z_]\w*_\w+|[A-Z][a-z0-9]+[A-Z]\w+)(?![\w/])"
 )
-_SETTING = lazy_compile(r"(?<![\w-])--([A-Za-z][\w.-]{1,80})|\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)\b")
+_SETTING_PATTERN = lazy_compile(r"(?<![\w-])--([A-Za-z][\w.-]{1,80})|\b([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)\b")
 _ASSIGNMENT_PATTERN = lazy_compile(r"\b([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`?'?\"? ?(?:=|:)=? ?[\w.'\"(\[-]")
-_PATH = lazy_compile(r"(?<![\w:/.])((?:~|\.{1,2})?/[\w.@+~-]+(?:/[\w.@+~=-]+)*/?|[A-Za-z]:\\[\w.\\ -]{1,200})")
-_SHAPE = lazy_compile(
+_PATH_PATTERN = lazy_compile(r"(?<![\w:/.])((?:~|\.{1,2})?/[\w.@+~-]+(?:/[\w.@+~=-]+)*/?|[A-Za-z]:\\[\w.\\ -]{1,200})")
+_SHAPE_PATTERN = lazy_compile(
     r"torch\.Size\(\[([\d, ]{0,120})\]\)|(?<![\w\]])[\[(]((?:\d{1,12}, ?)*\d{1,12},?)[\])]|\b(\d{1,9}(?:x\d{1,9})+)\b"
 )
-_DTYPE = lazy_compile(
+_DTYPE_PATTERN = lazy_compile(
     r"\btorch\.(bfloat16|float8_\w+|float16|float32|float64|half|float|double|int4|int8|int16|int32|int64|uint8|long|bool)\b"
     r"|\b(?:c10::)?(BFloat16|Half|Float8_\w+|Float|Double|Long)\b"
 )
 _DTYPE_NAMES = {"bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64", "long": "int64"}
-_DEVICE = lazy_compile(r"\b((?:cuda|npu|xpu|hpu|musa|mps|meta)(?::\d{1,3})?|cpu)\b")
-_SIZE = lazy_compile(r"(?<![\w.])(\d{1,20}(?:[.,]\d{1,20})?) ?([KMGT]i?B|[KMGT]iB|bytes)\b")
+_DEVICE_PATTERN = lazy_compile(r"\b((?:cuda|npu|xpu|hpu|musa|mps|meta)(?::\d{1,3})?|cpu)\b")
+_SIZE_PATTERN = lazy_compile(r"(?<![\w.])(\d{1,20}(?:[.,]\d{1,20})?) ?([KMGT]i?B|[KMGT]iB|bytes)\b")
 _DURATION_PATTERN = lazy_compile(
     r"(?<![\w.])(\d{1,15}(?:\.\d{1,9})?) ?(milliseconds|msec|ms|seconds|secs?|s|minutes|mins?|hours?|h)\b"
 )
-_MILLISECONDS = lazy_compile(r"\((?:ms|milliseconds)\)=(\d{1,15})")
+_MILLISECONDS_PATTERN = lazy_compile(r"\((?:ms|milliseconds)\)=(\d{1,15})")
 _INTEGER_PATTERN = lazy_compile(r"(?<![\w.+-])-?\d{1,18}(?![\w]|\.\d)")
 _UNIT_BYTES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "b": 1}
 _SECONDS_PER_UNIT = {"ms": 0.001, "mi": 60.0, "se": 1.0, "s": 1.0, "h": 3600.0, "ho": 3600.0}
@@ -103,7 +103,13 @@ def parse_message(type_: str, text: str) -> Message:
     quantities, rest = _extract_quantities(rest)
     packages = tuple(_package_mentions(looked_at))
     # Digits in versions and paths are not numbers of the message.
-    for pattern in (_REQUIRED_VERSION_PATTERN, _FOUND_VERSION_PATTERN, _STATED_VERSION_PATTERN, _PATH, _DEVICE):
+    for pattern in (
+        _REQUIRED_VERSION_PATTERN,
+        _FOUND_VERSION_PATTERN,
+        _STATED_VERSION_PATTERN,
+        _PATH_PATTERN,
+        _DEVICE_PATTERN,
+    ):
         rest = pattern.sub(" ", rest)
     return Message(
         text=text,
@@ -116,16 +122,16 @@ def parse_message(type_: str, text: str) -> Message:
         keywords=form.names if form.form in ("unexpected_keyword", "missing_arguments") else (),
         settings=_unique_names(
             [
-                *(match.group(1) or match.group(2) for match in _SETTING.finditer(looked_at)),
+                *(match.group(1) or match.group(2) for match in _SETTING_PATTERN.finditer(looked_at)),
                 *(match.group(1) for match in _ASSIGNMENT_PATTERN.finditer(looked_at)),
             ]
         ),
-        paths=_unique_names(match.group(1) for match in _PATH.finditer(looked_at)),
+        paths=_unique_names(match.group(1) for match in _PATH_PATTERN.finditer(looked_at)),
         shapes=shapes,
         dtypes=_unique_names(
-            _normalize_dtype(match.group(1) or match.group(2)) for match in _DTYPE.finditer(looked_at)
+            _normalize_dtype(match.group(1) or match.group(2)) for match in _DTYPE_PATTERN.finditer(looked_at)
         ),
-        devices=_unique_names(match.group(1) for match in _DEVICE.finditer(looked_at)),
+        devices=_unique_names(match.group(1) for match in _DEVICE_PATTERN.finditer(looked_at)),
         quantities=quantities,
         numbers=tuple(dict.fromkeys(int(match.group()) for match in _INTEGER_PATTERN.finditer(rest)))[:_MAX_NAMES],
     )
@@ -135,22 +141,22 @@ def _parse_form(type_: str, text: str) -> _ParsedForm:
     for pattern, form in _FORM_PATTERNS:
         if found := pattern.search(text):
             return form(found)
-    if _STATE_DICT.search(text):
-        missing, unexpected = _MISSING_KEYS.search(text), _UNEXPECTED_KEYS.search(text)
+    if _STATE_DICT_PATTERN.search(text):
+        missing, unexpected = _MISSING_KEYS_PATTERN.search(text), _UNEXPECTED_KEYS_PATTERN.search(text)
         return _ParsedForm(
             "state_dict",
             _text_after(text, "loading state_dict for "),
             _quoted_names(missing.group(1) if missing else ""),
             _quoted_names(unexpected.group(1) if unexpected else ""),
         )
-    if found := _NOT_IN_CHECKPOINT.search(text):
+    if found := _NOT_IN_CHECKPOINT_PATTERN.search(text):
         return _ParsedForm("checkpoint_key", "", (found.group(1),))
     if type_ == "KeyError":
         # A KeyError's message is the repr of the key and nothing else.
         return _ParsedForm("missing_key", "", (text.strip().strip("'\""),))
-    if _NOT_DIVISIBLE.search(text):
+    if _NOT_DIVISIBLE_PATTERN.search(text):
         return _ParsedForm("not_divisible")
-    return _ParsedForm("size_mismatch") if _SIZE_MISMATCH.search(text) else _ParsedForm("")
+    return _ParsedForm("size_mismatch") if _SIZE_MISMATCH_PATTERN.search(text) else _ParsedForm("")
 
 
 _FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _ParsedForm]], ...] = (
@@ -158,11 +164,14 @@ _FORM_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], _ParsedFo
     (_MISSING_ARGUMENTS_PATTERN, lambda m: _ParsedForm("missing_arguments", m.group(1), _quoted_names(m.group(2)))),
     (_ARGUMENT_COUNT_PATTERN, lambda m: _ParsedForm("argument_count", m.group(1), (m.group(2), m.group(3)))),
     (_UNDEFINED_SYMBOL_PATTERN, lambda m: _ParsedForm("undefined_symbol", m.group(1), (m.group(2),))),
-    (_NOT_IMPORTABLE, lambda m: _ParsedForm("not_importable", m.group(2), (m.group(1),))),
+    (_NOT_IMPORTABLE_PATTERN, lambda m: _ParsedForm("not_importable", m.group(2), (m.group(1),))),
     (_MISSING_MODULE_PATTERN, lambda m: _ParsedForm("no_module", m.group(1))),
-    (_NO_ATTRIBUTE, lambda m: _ParsedForm("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),))),
+    (
+        _NO_ATTRIBUTE_PATTERN,
+        lambda m: _ParsedForm("no_attribute", m.group(1) or m.group(2) or m.group(3), (m.group(4),)),
+    ),
     (_CONFIG_KEY_PATTERN, lambda m: _ParsedForm("missing_key", "config", (m.group(1),))),
-    (_NOT_DEFINED, lambda m: _ParsedForm("not_defined", "", (m.group(1),))),
+    (_NOT_DEFINED_PATTERN, lambda m: _ParsedForm("not_defined", "", (m.group(1),))),
     (_MISSING_FILE_PATTERN, lambda m: _ParsedForm("no_file", m.group(1))),
 )
 
@@ -227,12 +236,12 @@ def parse_shape_sizes(text: str) -> list[int]:
 def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
     """The shapes, and the text without them."""
     shapes = []
-    for match in _SHAPE.finditer(text):
+    for match in _SHAPE_PATTERN.finditer(text):
         shape = tuple(parse_shape_sizes(match.group(1) or match.group(2) or match.group(3) or ""))
         # A single number in parentheses is a remark, not a shape.
         if match.group(1) is not None or len(shape) > 1 or (match.group(2) and match.group(0)[0] == "["):
             shapes.append(shape)
-    rest = _SHAPE.sub(
+    rest = _SHAPE_PATTERN.sub(
         lambda match: " " if match.group(1) or "," in match.group(0) or match.group(3) else match.group(0), text
     )
     return tuple(dict.fromkeys(shapes))[:_MAX_NAMES], rest
@@ -241,7 +250,7 @@ def _extract_shapes(text: str) -> tuple[tuple[tuple[int, ...], ...], str]:
 def _extract_quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
     """The sizes (in bytes) and durations (in seconds), and the text without them."""
     found = []
-    for match in _SIZE.finditer(text):
+    for match in _SIZE_PATTERN.finditer(text):
         unit = match.group(2)
         found.append(
             (match.start(), Quantity(_parse_number(match.group(1)) * _UNIT_BYTES[unit[0]], "bytes", match.group(0)))
@@ -252,10 +261,10 @@ def _extract_quantities(text: str) -> tuple[tuple[Quantity, ...], str]:
         found.append((match.start(), Quantity(_parse_number(match.group(1)) * factor, "seconds", match.group(0))))
     found += [
         (match.start(), Quantity(int(match.group(1)) / 1000, "seconds", f"{match.group(1)} ms"))
-        for match in _MILLISECONDS.finditer(text)
+        for match in _MILLISECONDS_PATTERN.finditer(text)
     ]
     rest = text
-    for pattern in (_SIZE, _DURATION_PATTERN, _MILLISECONDS):
+    for pattern in (_SIZE_PATTERN, _DURATION_PATTERN, _MILLISECONDS_PATTERN):
         rest = pattern.sub(" ", rest)
     return tuple(quantity for _, quantity in sorted(found, key=lambda one: one[0]))[:_MAX_NAMES], rest
 

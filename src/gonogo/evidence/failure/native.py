@@ -14,7 +14,7 @@ _NATIVE_STACK_PATTERN = Pattern(
     r'^\s*File "<unknown>", line 0, in \S|^\s*(?:frame )?#\d+:? .+ \(?(?:0x[0-9a-f]+ )?(?:in|from) \S+\.so'
 )
 _UNKNOWN_FILE_PATTERN = lazy_compile(r'File "<unknown>", line 0, in (.{1,300})$')
-_FRAME = lazy_compile(
+_FRAME_PATTERN = lazy_compile(
     r"#\d+:? (?:0x[0-9a-f]+ in )?(.{1,300}?) (?:\+ 0x[0-9a-f]+ )?\((?:0x[0-9a-f]+ )?(?:in|from) (\S+?)\)?$"
 )
 _MAX_SYMBOLS = 40
@@ -25,7 +25,7 @@ def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
     seen: set[str] = set()
     for pattern, parts in (
         (_UNDEFINED_IN_LIBRARY_PATTERN, (_UNDEFINED_SYMBOL_PATTERN,)),
-        (_NATIVE_STACK_PATTERN, (_UNKNOWN_FILE_PATTERN, _FRAME)),
+        (_NATIVE_STACK_PATTERN, (_UNKNOWN_FILE_PATTERN, _FRAME_PATTERN)),
     ):
         for found in log.find_all(pattern):
             match = next((one for part in parts if (one := part.search(found.text))), None)

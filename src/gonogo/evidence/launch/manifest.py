@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gonogo.evidence.shell.script_commands import ShellCommand
     from gonogo.evidence.shell.text import ShellWord
 
-_KINDS = re.compile(
+_KINDS_PATTERN = re.compile(
     rb"^[ \t]*[\"']?kind[\"']?:\s*[\"']?"
     rb"(PyTorchJob|HyperPodPyTorchJob|TrainJob|JobSet|Job|RunaiJob|MPIJob|RayJob|Pod)\b",
     re.MULTILINE,
@@ -46,7 +46,7 @@ def is_manifest(source: SourceFile) -> bool:
     data = source.data
     if len(data) > _MAX_BYTES:
         return False
-    if _KINDS.search(data) and b"apiVersion" in data:
+    if _KINDS_PATTERN.search(data) and b"apiVersion" in data:
         return True
     return bool(_RUN_KEY_PATTERN.search(data) and _SKYPILOT_KEY_PATTERN.search(data))
 

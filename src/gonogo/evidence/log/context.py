@@ -28,7 +28,7 @@ _ZERO3_PATTERN = Pattern(
     r"(?i)zero/stage3\.py|zero/partition_parameters\.py|partitioned_param|zero/parameter_offload\.py"
     r"|zero[-_ ]?(?:stage|optimization)?[-_ ]?3(?:\b|_offload)|\bds_?(?:z3|3|zero3)\b|deepspeed[-_ ]?3\b|stage[-_ ]?3\b"
 )
-_ZERO3_MENTION = Pattern(
+_ZERO3_MENTION_PATTERN = Pattern(
     r"(?i)\b(?:with|under|using|use|uses|enable|to) (?:deepspeed )?zero[-_ ]?(?:stage[-_ ]?)?3\b"
     r"|(?:使用|用|采用|开启|改为|换成|改成) ?(?:deepspeed ?)?zero[-_ ]?3"
 )
@@ -56,7 +56,7 @@ def is_under_zero3(log: FailureLog) -> bool | None:
     stage = log.setup.zero_stage
     if stage is not None:
         # The user may describe a changed command: "zero2 in the script, with zero3 it fails".
-        return stage == 3 or log.find(_ZERO3_MENTION) is not None
+        return stage == 3 or log.find(_ZERO3_MENTION_PATTERN) is not None
     if log.find(_ZERO3_PATTERN) is not None or log.setup.mentions(r"(?i)zero[-_ ]?3|zero_stage[-_ :=\"']*3|ds_z3"):
         return True
     return None

@@ -332,12 +332,12 @@ def _merge_errors(lines: Sequence[LogLine]) -> Iterator[LoggedError]:
         yield LoggedError(first, role_of_error(first), ranks, len(group), tuple(sorted(times.items())))
 
 
-_NUMBERS = lazy_compile(r"\d+(?:\.\d+)?")
+_NUMBERS_PATTERN = lazy_compile(r"\d+(?:\.\d+)?")
 
 
 def _error_identity(exception: RaisedError) -> tuple[object, ...]:
     """A key that is the same for one exception on several ranks, though addresses, devices and sizes may differ."""
-    message = _NUMBERS.sub("#", exception.message.partition("\n")[0])[:300]
+    message = _NUMBERS_PATTERN.sub("#", exception.message.partition("\n")[0])[:300]
     return exception.qualified, message or (exception.frames[-1:] if not exception.qualified else "")
 
 

@@ -62,9 +62,9 @@ _TIMESTAMP_PREFIX_PATTERN = lazy_compile(
     rf"({_ISO_TIME_PATTERN}) (?:stdout|stderr) [FP] |({_ISO_TIME_PATTERN})[ \t](?=\S)"
     rf"|({_ISO_TIME_PATTERN})[ \t]?(?=[ \t]+File )|({_ISO_TIME_PATTERN})[ \t](?=[ \t]{{2}})"
 )
-_BRACKETED_TIME = lazy_compile(rf"\[({_ISO_TIME_PATTERN})\] ?(?=\[rank|\[\d+\]:)")
+_BRACKETED_TIME_PATTERN = lazy_compile(rf"\[({_ISO_TIME_PATTERN})\] ?(?=\[rank|\[\d+\]:)")
 # Not a table row, which ends in a bar: rows of transformers' LOAD REPORT begin with a weight's name.
-_CONTAINER = lazy_compile(
+_CONTAINER_PATTERN = lazy_compile(
     r"[\w.-]{1,63} +\| ?(?!.*\|\s*$)|\[(?:pod/)?[\w./-]{1,200}\] (?=\[|Traceback| *File |\w+Error)"
 )
 # May also be the program's own output: only treated as a prefix if most lines of the log have it.
@@ -72,7 +72,7 @@ _SRUN_PREFIX_PATTERN = lazy_compile(r" {0,4}(\d{1,5}): ?")
 _BACKTICK_PATTERN = lazy_compile(r"\s*`{1,3}(?=\s*(?:File \"|Traceback|\[?rank|[\w.]{1,80}(?:Error|Exception)\b))")
 _QUOTE_PREFIX_PATTERN = lazy_compile(r"(?:> ?)+")
 _NODE_PREFIX_PATTERN = lazy_compile(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
-_TIME_INSIDE = lazy_compile(rf"\[?({_ISO_TIME_PATTERN})")
+_TIME_INSIDE_PATTERN = lazy_compile(rf"\[?({_ISO_TIME_PATTERN})")
 
 
 _MAX_DIGITS = 4000
@@ -175,14 +175,14 @@ def _parse_line(path: str, number: int, text: str, rank: int | None, prefix_patt
         if found := _RANK_PREFIX_PATTERN.match(text):
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank
-        elif found := _TIMESTAMP_PREFIX_PATTERN.match(text) or _BRACKETED_TIME.match(text):
+        elif found := _TIMESTAMP_PREFIX_PATTERN.match(text) or _BRACKETED_TIME_PATTERN.match(text):
             time = _parse_timestamp(next(group for group in found.groups() if group))
         else:
-            found = _VLLM_ERROR_PATTERN.match(text) or _CONTAINER.match(text)
+            found = _VLLM_ERROR_PATTERN.match(text) or _CONTAINER_PATTERN.match(text)
         if not found or found.end() == 0:
             break
         text = text[found.end() :]
-    if time is None and text[:1] not in " \t" and (found := _TIME_INSIDE.match(text)):
+    if time is None and text[:1] not in " \t" and (found := _TIME_INSIDE_PATTERN.match(text)):
         time = _parse_timestamp(found.group(1))
     return LogLine(path, number, text, rank, node, time)
 

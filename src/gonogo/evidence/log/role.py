@@ -17,7 +17,7 @@ class Role(str, Enum):
     TEARDOWN = "teardown"
 
 
-_ADVICE = Pattern(
+_ADVICE_PATTERN = Pattern(
     r"CUDA kernel errors might be asynchronously|For debugging consider passing CUDA_LAUNCH_BLOCKING"
     r"|Compile with .?TORCH_USE_CUDA_DSA|If reserved (?:but unallocated )?memory is"
     r"|See documentation for Memory Management|(?:please )?try running with NCCL_DEBUG=INFO"
@@ -67,7 +67,7 @@ def is_advice(text: str, start: int = 0) -> bool:
 
     PyTorch puts an error and advice on one line: the text before the advice is no advice.
     """
-    advice = _ADVICE.search(text)
+    advice = _ADVICE_PATTERN.search(text)
     return advice is not None and advice.start() <= max(start, len(text) - len(text.lstrip()))
 
 

@@ -125,14 +125,14 @@ def _natural_sort_key(name: str) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
-_RANK_IN_NAME = lazy_compile(
+_RANK_IN_NAME_PATTERN = lazy_compile(
     r"(?:^|[._-])(?:global_?)?(?:rank|worker|proc|process)[._-]?(\d{1,5})(?=[._-]|$)", re.IGNORECASE
 )
 
 
 def rank_from_file_name(path: Path) -> int | None:
     """The rank in a log's file name: ``rank3.log``, or torchrun's ``attempt_0/3/stderr.log`` (a local rank)."""
-    if named := _RANK_IN_NAME.search(path.name):
+    if named := _RANK_IN_NAME_PATTERN.search(path.name):
         return int(named.group(1))
     parents = path.parts[-3:-1]
     if len(parents) == 2 and parents[0].startswith("attempt_") and parents[1].isdecimal() and len(parents[1]) < 6:

@@ -14,7 +14,7 @@ from gonogo.finding.frame import Frame
 
 _PROCESS_LINE_PATTERN = lazy_compile(r"^Process (\d+): (.*)")
 _THREAD_LINE_PATTERN = lazy_compile(r'^Thread (?:0x)?[\da-fA-F]+ \([^)]*\)(?:: "([^"]*)")?')
-_FRAME = lazy_compile(r"^ {4}(.{1,200}) \(([^()]{1,500}):(\d{1,9})\)$")
+_FRAME_PATTERN = lazy_compile(r"^ {4}(.{1,200}) \(([^()]{1,500}):(\d{1,9})\)$")
 _RANK_OPTION_PATTERN = lazy_compile(r"--(?:local[_-])?rank[= ](\d{1,5})")
 _COLLECTIVE_FRAME_PATTERN = re.compile(
     r"distributed_c10d\.py|deepspeed/comm/|_functional_collectives\.py|c10d_logger\.py|torch/distributed/.*wait"
@@ -43,7 +43,7 @@ def parse_py_spy_stacks(lines: Sequence[LogLine]) -> tuple[MainThreadStack, ...]
     """
     found: dict[int, MainThreadStack] = {}
     for number, (rank, body) in enumerate(_split_processes(lines)):
-        frames = [(line, match) for line in body if (match := _FRAME.match(line.text))]
+        frames = [(line, match) for line in body if (match := _FRAME_PATTERN.match(line.text))]
         if frames:
             known = rank if rank is not None else number
             found[known] = MainThreadStack(

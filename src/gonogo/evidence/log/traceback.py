@@ -42,17 +42,19 @@ class RaisedError(msgspec.Struct, frozen=True):
 
 _HEADER_PATTERN = lazy_compile(r"Traceback \(most recent call last\)|─ Traceback|^-{20,}$")
 # faulthandler's dumps (most recent call first) write "line 3 in f" without the comma: not part of an exception.
-_FRAME = lazy_compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
-_FRAME_INLINE = lazy_compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
-_FRAME_AFTER_CODE = lazy_compile(r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$')
+_FRAME_PATTERN = lazy_compile(r'^\s*(?:> ?)?File "([^"]{1,1000})", line (\d{1,9})(?:, in (.{1,300})|\s*$)')
+_FRAME_INLINE_PATTERN = lazy_compile(r'File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})')
+_FRAME_AFTER_CODE_PATTERN = lazy_compile(
+    r'^\s*(\S.{0,300}?) {2,}File "([^"]{1,1000})", line (\d{1,9}), in (\S{1,200})\s*$'
+)
 _IPYTHON_FRAME_PATTERN = lazy_compile(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
-_BOX_FRAME = lazy_compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
-_BOX_CODE = lazy_compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
-_BOX_END = lazy_compile(r"^\s*╰─")
-_ARROW_CODE = lazy_compile(r"^-+> \d+ (.*)$")
+_BOX_FRAME_PATTERN = lazy_compile(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
+_BOX_CODE_PATTERN = lazy_compile(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
+_BOX_END_PATTERN = lazy_compile(r"^\s*╰─")
+_ARROW_CODE_PATTERN = lazy_compile(r"^-+> \d+ (.*)$")
 # Notebook output as copied from VS Code: "[line 10](vscode-notebook-cell:...)"
 _MARKDOWN_LINK_PATTERN = lazy_compile(r"\[([^\]\[]{1,300})\]\((?:file|vscode|https?)[^)\s]{0,1000}\)")
 _MARKER_LINE_PATTERN = lazy_compile(r"^[\s~^|]+$")
@@ -69,7 +71,7 @@ _BARE_EXCEPTION_PATTERN = lazy_compile(
     rf"{_EXCEPTION_SUFFIX_PATTERN}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}(?:Error|(?:exc|exceptions|errors)\.[A-Z]\w{{0,80}})"
     r"|StopIteration)(?::(?: ?(.*))?)?$"
 )
-_INLINE = lazy_compile(
+_INLINE_PATTERN = lazy_compile(
     r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$"
 )
 _CHAIN_PATTERN = lazy_compile(r"^(?:The above exception was the direct cause|During handling of the above exception)")
@@ -173,10 +175,10 @@ class _TracebackReader:
 
     def _read_single_line(self, rest: str, line: LogLine) -> None:
         """Parse a traceback whose line breaks were lost when it was pasted."""
-        found = list(_FRAME_INLINE.finditer(rest))
+        found = list(_FRAME_INLINE_PATTERN.finditer(rest))
         for frame in found:
             self._add_frame(*frame.groups())
-        if found and (final := _INLINE.search(rest, found[-1].end())):
+        if found and (final := _INLINE_PATTERN.search(rest, found[-1].end())):
             self._begin_message(final.group(1), final.group(2), line)
 
     def _continues_message(self, line: LogLine, text: str) -> bool:
@@ -190,13 +192,13 @@ class _TracebackReader:
 
     def _consume_frame_line(self, text: str) -> bool:
         """Consume the line if it belongs to a traceback's body; True if so."""
-        if "File" in text and (found := _FRAME.match(text)):
+        if "File" in text and (found := _FRAME_PATTERN.match(text)):
             self._add_frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
             self._open.indent = len(text) - len(text.lstrip())
             return True
-        if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE.match(text)):
+        if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE_PATTERN.match(text)):
             # A line break was lost.
             self._add_code(found.group(1))
             self._add_frame(found.group(2), found.group(3), found.group(4))
@@ -212,17 +214,17 @@ class _TracebackReader:
             if boxed is None:
                 return False
             self._open = _OpenTraceback()
-            if not _BOX_FRAME.match(boxed):
-                if not _BOX_CODE.match(boxed.strip()):
+            if not _BOX_FRAME_PATTERN.match(boxed):
+                if not _BOX_CODE_PATTERN.match(boxed.strip()):
                     self._open = None
                     return False
                 self._add_frame("", "0", "")  # the line with its path is above the pasted part
-        if "╰" in text and _BOX_END.match(text):
+        if "╰" in text and _BOX_END_PATTERN.match(text):
             return True
         if (boxed := _strip_box(text)) is not None:
             self._consume_boxed_line(boxed)
             return True
-        code = _ARROW_CODE.match(text) if text[0] == "-" else None
+        code = _ARROW_CODE_PATTERN.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._is_indented_end(text)):
             if code or not (self._open.arrows or _MARKER_LINE_PATTERN.match(text)):
                 self._add_code(code.group(1) if code else text)
@@ -244,10 +246,10 @@ class _TracebackReader:
     def _consume_boxed_line(self, line: str) -> None:
         assert self._open is not None
         joined = self._open.wrapped + (" " if self._open.wrapped.endswith(" in") else "") + line.strip()
-        if found := _BOX_FRAME.match(joined):
+        if found := _BOX_FRAME_PATTERN.match(joined):
             self._open.wrapped = ""
             self._add_frame(found.group(1), found.group(2), found.group(3))
-        elif found := _BOX_CODE.match(line.strip()):
+        elif found := _BOX_CODE_PATTERN.match(line.strip()):
             self._add_code(found.group(1))
         else:
             self._open.wrapped = joined if line.startswith("/") or self._open.wrapped.startswith("/") else ""
@@ -282,7 +284,7 @@ class _TracebackReader:
             self._open.strange += 1
             if self._open.strange > _MAX_INTERLEAVED_LINES:
                 self._open = None
-        if found := _BARE_EXCEPTION_PATTERN.match(stripped) or _INLINE.search(stripped):
+        if found := _BARE_EXCEPTION_PATTERN.match(stripped) or _INLINE_PATTERN.search(stripped):
             self._begin_message(found.group(1), found.group(2) or "", line)
 
     def _is_final_exception(self, name: str) -> bool:

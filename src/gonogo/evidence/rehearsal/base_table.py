@@ -15,7 +15,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.tensor_samples import compare_samples
 from gonogo.finding.lives.life_report import BaseRow, BaseStatus
 
-_PEFT_PREFIX = re.compile(r"^base_model\.(?:model\.)?|\.base_layer(?=\.)|\.modules_to_save\.[^.]+(?=\.)")
+_PEFT_PREFIX_PATTERN = re.compile(r"^base_model\.(?:model\.)?|\.base_layer(?=\.)|\.modules_to_save\.[^.]+(?=\.)")
 _INACTIVE_COPY = ".original_module."
 """PEFT's copy of a module that it trains: it is not used."""
 _WHOLE, _SOME = 0.999, 0.001
@@ -109,7 +109,7 @@ def _group_rows(found: Mapping[str, tuple[str, _WeightComparison, _FrozenWeight,
 
 def strip_peft_wrappers(name: str) -> str:
     """A parameter's name without the components that PEFT's wrappers add."""
-    return _PEFT_PREFIX.sub("", name)
+    return _PEFT_PREFIX_PATTERN.sub("", name)
 
 
 def _initial_weights(lives: Sequence[RankRunState]) -> dict[str, _FrozenWeight]:

@@ -44,13 +44,13 @@ _LEGACY_ARGUMENT_PATTERNS = (
     ),
 )
 _INDEXING_PATTERN = Pattern(rf"on the same device as the indexed tensor \(({_DEVICE})\)")
-_CONVOLUTION = Pattern(
+_CONVOLUTION_PATTERN = Pattern(
     r"Input type \(torch\.(cuda\.)?\w{1,32}\) and weight type \(torch\.(cuda\.)?\w{1,32}\) should be the same"
 )
 _ARGUMENT_NAME_PATTERN = Pattern(
     r"but got (\w{1,64}) (?:is )?on |when checking argument for argument (\w{1,64}) in method"
 )
-_METHOD = Pattern(
+_METHOD_PATTERN = Pattern(
     r"in method (\w{1,120})\)|while checking arguments for (\w{1,120})\)|in call to _?(?:th_)?(\w{1,120})"
 )
 _WRAPPER_PREFIX_PATTERN = Pattern(r"^wrapper_(?:[A-Z][A-Za-z]*_)?_*")
@@ -102,7 +102,7 @@ def mismatch_in_message(message: str) -> MixedDevices | None:
             here = "cpu" if "cpu" in {str(group).lower() for group in found.groups()} else "cuda"
             name = groups.get("argument") or found.group(1)
             return MixedDevices((here, "cuda" if here == "cpu" else "cpu"), name, here, operator)
-    if (found := _CONVOLUTION.search(message)) and (found.group(1) is None) != (found.group(2) is None):
+    if (found := _CONVOLUTION_PATTERN.search(message)) and (found.group(1) is None) != (found.group(2) is None):
         name = "weight" if found.group(1) else "input"
         return MixedDevices(("cuda", "cpu"), name, "cpu", operator or "convolution")
     if _NPU_MISMATCH_MESSAGE in message:
@@ -113,7 +113,7 @@ def mismatch_in_message(message: str) -> MixedDevices | None:
 def _operator_in(message: str) -> str | None:
     if "assign a gradient with device type" in message:
         return "grad"
-    found = _METHOD.search(message)
+    found = _METHOD_PATTERN.search(message)
     name = next((group for group in found.groups() if group), "") if found else ""
     return _WRAPPER_PREFIX_PATTERN.sub("", name) or None
 

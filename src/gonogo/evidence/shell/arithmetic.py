@@ -8,7 +8,7 @@ from itertools import pairwise
 
 _MAX_NUMBER = 1 << 62
 _MAX_DEPTH = 24
-_TOKEN = re.compile(
+_TOKEN_PATTERN = re.compile(
     r"\s*(?:(\d[\w#@]*)|([A-Za-z_]\w*)|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),\[\]]))"
 )
 _PRECEDENCE_LEVELS = (
@@ -33,7 +33,7 @@ def evaluate(text: str, get_variable: VariableReader, set_variable: VariableWrit
     position = 0
     text = text.strip()
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = _TOKEN_PATTERN.match(text, position)
         if match is None or len(tokens) > 500:
             return None
         tokens.append(match[0].strip())

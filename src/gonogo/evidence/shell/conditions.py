@@ -26,7 +26,7 @@ _UNARY_OPERATORS = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGL
 _MAX_DEPTH = 24
 _MAX_TEST_WORDS = 64
 """A test with more words isn't evaluated: in broken syntax, each of many would be read to the script's end."""
-_SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
+_SIMPLE_PATTERN = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
 
 
 class TestOperand(msgspec.Struct):
@@ -286,7 +286,7 @@ class _DoubleBracketTest:
         if text.text is None or text.unset or any(each is None for each, _ in pieces):
             return UNSURE
         written = "".join(re.escape(each or "") if quoted else (each or "") for each, quoted in pieces)
-        if not all(_SIMPLE_REGEX.fullmatch(each or "") for each, quoted in pieces if not quoted) or "[[" in written:
+        if not all(_SIMPLE_PATTERN.fullmatch(each or "") for each, quoted in pieces if not quoted) or "[[" in written:
             return UNSURE
         try:
             return ExitStatus(re.search(written, text.text) is not None)

@@ -15,7 +15,7 @@ import msgspec
 
 _BLANK = frozenset(b" \t")
 _WORD_ENDS = frozenset(b" \t\n;&|<>()")
-_NAME = re.compile(rb"[A-Za-z_](?:(?:\\\n)*[A-Za-z0-9_])*")  # bash joins lines first
+_NAME_PATTERN = re.compile(rb"[A-Za-z_](?:(?:\\\n)*[A-Za-z0-9_])*")  # bash joins lines first
 _ASSIGNMENT_TARGET_PATTERN = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
 _SPECIAL_PARAMETERS = b"@*#?$!-0123456789"
 _EXPANSION_OPERATORS = (
@@ -470,7 +470,7 @@ class Lexer:
         following = data[offset + 1 : offset + 2]
         if offset + 1 >= self.limit or not following:
             return None, offset + 1
-        match = _NAME.match(data, offset + 1, self.limit)
+        match = _NAME_PATTERN.match(data, offset + 1, self.limit)
         if match is not None:
             return [Parameter(offset, match.end(), quoted, match[0].replace(b"\\\n", b"").decode())], match.end()
         if following in _SPECIAL_PARAMETERS:

@@ -35,7 +35,7 @@ _NOT_PARSED = translated("the script's syntax can't be parsed")
 _TOO_MANY_COMMANDS = translated(
     "the script was read only up to {path}:{line}, since it runs more than {limit} commands"
 )
-_COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
+_COMPOUND_PATTERN = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_ABSENT = 100
 _MAX_NOTES = 5
 _MAX_WORDS = 4096
@@ -242,7 +242,7 @@ class Shell(ShellReader):
             if state.has_ended or following <= at or following >= node.end_byte or simple.words:
                 return status
             at = following
-            if _COMPOUND.match(self.source.data, at):
+            if _COMPOUND_PATTERN.match(self.source.data, at):
                 root = self.parse_part(at, node.end_byte)
                 if root is None or root.has_error:
                     self.note(Place(self.source, at, node.end_byte), _NOT_PARSED)

@@ -6,9 +6,9 @@ import re
 
 from gonogo.finding import Text, translated
 
-_OPTIMIZER_PREFIX = re.compile(r"\d+: ")
-_FLAT_TENSOR = re.compile(r"group (\d+), tensor (\d+)")
-_PARTITION = re.compile(r"partition (\d+)")
+_OPTIMIZER_PREFIX_PATTERN = re.compile(r"\d+: ")
+_FLAT_TENSOR_PATTERN = re.compile(r"group (\d+), tensor (\d+)")
+_PARTITION_PATTERN = re.compile(r"partition (\d+)")
 
 
 def state_text(name: str, slot: str = "") -> Text:
@@ -19,11 +19,11 @@ def state_text(name: str, slot: str = "") -> Text:
 
 def _name_text(name: str) -> Text:
     """The name; for a flat partition, which has none, its number."""
-    prefix = _OPTIMIZER_PREFIX.match(name)
+    prefix = _OPTIMIZER_PREFIX_PATTERN.match(name)
     start = prefix.end() if prefix else 0
-    if flat := _FLAT_TENSOR.fullmatch(name, start):
+    if flat := _FLAT_TENSOR_PATTERN.fullmatch(name, start):
         shown = translated("group {group}, tensor {place}").format(group=flat[1], place=flat[2])
-    elif part := _PARTITION.fullmatch(name, start):
+    elif part := _PARTITION_PATTERN.fullmatch(name, start):
         shown = translated("partition {place}").format(place=part[1])
     else:
         return Text(name, name)

@@ -34,7 +34,7 @@ _LAUNCHER_ERRORS = (
 )
 _DS_ID_PATTERN = re.compile(r"'id': (\d+)|\bid=(\d+)|\bds_id[=: ]+(\d+)")
 _MAX_MESSAGE_LENGTH = 60_000
-_MISMATCH = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
+_MISMATCH_PATTERN = re.compile(r"device|dtype|type|shape|size|dimension|partition|gradient|parameter", re.IGNORECASE)
 
 
 class FailureContext(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ def failure_context(error: BaseException, model: Any, names: Names | None = None
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     running = [module for module, _ in modules_running(frames)]
     names = names or names_of(model, frames)
-    operands = failure_operands(error.__traceback__, names) if running or _MISMATCH.search(str(error)) else ()
+    operands = failure_operands(error.__traceback__, names) if running or _MISMATCH_PATTERN.search(str(error)) else ()
     module = running[-1] if running else None
     return FailureContext(
         names.module_path(module) if module is not None else None,

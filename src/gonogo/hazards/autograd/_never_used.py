@@ -18,7 +18,7 @@ _LAYER_CLASSES = tuple(
     for name in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LSTM", "GRU", "LayerNorm", "MultiheadAttention", "Parameter")
 )
 
-_WORD = re.compile(rb"[A-Za-z0-9_]+")
+_WORD_PATTERN = re.compile(rb"[A-Za-z0-9_]+")
 
 
 def unused_layers(script: Script, run: Run, names: set[str]) -> Iterator[tuple[ClassInfo, str, ast.Assign]]:
@@ -58,4 +58,4 @@ def _count_mentions(scripts: tuple[Script, ...], name: str) -> int:
 
 
 def _word_counts(script: Script) -> Counter[bytes]:
-    return Counter(_WORD.findall(script.source.data))
+    return Counter(_WORD_PATTERN.findall(script.source.data))

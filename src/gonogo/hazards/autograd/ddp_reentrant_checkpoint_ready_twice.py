@@ -10,7 +10,7 @@ from gonogo.hazards.facts.training_script import (
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _READY_TWICE_MESSAGES = ("Expected to mark a variable ready only once", "has been marked as ready twice")
-_PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
+_PARAMETER_NAME_PATTERN = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
 
 _TRUE_WORDS = ("True", "true", "1")
 
@@ -59,7 +59,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         evidence = first_match(log, *_READY_TWICE_MESSAGES)
         if evidence is None:
             return
-        named = _PARAMETER_NAME.search(matched_text(log, evidence))
+        named = _PARAMETER_NAME_PATTERN.search(matched_text(log, evidence))
         checkpointed = (isinstance(evidence, LoggedError) and evidence.passes("utils/checkpoint.py")) or (
             log.has("gradient checkpointing")
             or log.has("gradient_checkpointing")

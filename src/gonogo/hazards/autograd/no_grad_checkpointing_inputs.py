@@ -24,7 +24,7 @@ _CHECKPOINTING_PATTERN = lazy_compile(
     r"(?i)gradient[_ ]checkpointing|utils/checkpoint\.py|enable_input_require_grads|梯度检查点"
 )
 _CHECKPOINTING_OFF_PATTERN = lazy_compile(r"(?i)gradient_checkpointing['\"]?\s*[=: ]\s*false")
-_ADAPTER = lazy_compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
+_ADAPTER_PATTERN = lazy_compile(r"(?i)\bq?-?lora\b|lora_|_lora|peft|adapter|adalora", re.ASCII)
 _LOGGED_LOSS_PATTERN = lazy_compile(r"['\"]loss['\"]: ?[\d.]")
 _NO_TRAINABLE_PARAMETERS_PATTERN = lazy_compile(
     r"(?i)trainable params:? 0\b|trainable parameters = 0\b|trainable%: 0(?:\.0+)?\s*$"
@@ -100,7 +100,7 @@ class NoGradCheckpointingInputs(Hazard):
         checkpointing = warned or _log_or_setup_has(log, _CHECKPOINTING_PATTERN)
         if not warned and any(_CHECKPOINTING_OFF_PATTERN.search(text) for text in (setup.launch, setup.script)):
             checkpointing = False
-        adapter = _log_or_setup_has(log, _ADAPTER)
+        adapter = _log_or_setup_has(log, _ADAPTER_PATTERN)
         error = evidence if isinstance(evidence, LoggedError) else None
         trained = error is not None and error.passes(*_TRAINER)
         # Without frames, a custom training loop can't be told from a Trainer.

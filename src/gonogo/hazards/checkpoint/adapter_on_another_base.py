@@ -35,7 +35,7 @@ _MESSAGES = {
 }
 
 
-_QUANTIZED = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
+_QUANTIZED_PATTERN = re.compile(r"(?:-(?:unsloth|bnb|4bit|8bit|awq|gptq|int4|int8|fp8))+$")
 _CURES = {
     "other": translated(
         "Load the base model that the adapter was trained on ({before}); if that was merged or changed "
@@ -92,7 +92,7 @@ class AdapterOnAnotherBase(Hazard):
 
 def _normalized_model_name(name: str) -> str:
     """The last part of a model name, without a suffix for its quantization."""
-    return _QUANTIZED.sub("", name.rstrip("/").rpartition("/")[2].lower())
+    return _QUANTIZED_PATTERN.sub("", name.rstrip("/").rpartition("/")[2].lower())
 
 
 def _base_rows(record: RehearsalRecord) -> Iterator[BaseRow]:

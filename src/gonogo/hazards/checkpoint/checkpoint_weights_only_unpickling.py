@@ -7,7 +7,7 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import creating_calls, first_argument, run_mentions
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
-_BROKEN_FILE = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
+_BROKEN_FILE_PATTERN = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _WEIGHTS_ONLY_MESSAGE = "Weights only load failed"
 
 _NO_WEIGHTS_ONLY_VARIABLE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
@@ -60,7 +60,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             " ".join(line.text for line in log.lines if "GLOBAL" in line.text or "class" in line.text)
         )
         refused = self.patterns["refused"].search(message) or self.patterns["refused"].search(everything)
-        if refused is None and _BROKEN_FILE.search(message):
+        if refused is None and _BROKEN_FILE_PATTERN.search(message):
             return  # not a pickle at all: an HTML page, a Git LFS pointer, a truncated file
         named = refused.group(1) if refused else None
         names = str(named).rstrip(".") if named else None

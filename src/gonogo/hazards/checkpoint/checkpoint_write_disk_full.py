@@ -22,11 +22,11 @@ _WRITE_ERROR_PATTERN = Pattern(
     r"|Error while serializing: (?:IoError|I/O error)|StorageFull|basic_ios::clear: iostream error"
     r"|write\(\): (?:fd \d+ failed with )?(?:Input/output error|No space left|Disk quota)"
 )
-_NO_SPACE = Pattern(
+_NO_SPACE_PATTERN = Pattern(
     r"\[Errno (?:28|122)\]|No space left on device|[Dd]isk quota exceeded|磁盘空间不足|os error (?:28|122)\b"
     r"|\[Errno 5\] Input/output error"
 )
-_QUOTA = Pattern(r"[Dd]isk quota exceeded|\[Errno 122\]")
+_QUOTA_PATTERN = Pattern(r"[Dd]isk quota exceeded|\[Errno 122\]")
 _SAVE_FRAMES = (
     "torch/serialization.py", "save_checkpoint", "save_pretrained", "safetensors/torch.py", "save_file",
     "serialize_file", "_save", "save_model", "save_state", "checkpoint_engine", "torch.save", "save_16bit_model",
@@ -100,7 +100,7 @@ class CheckpointWriteDiskFull(Hazard):
             return
         if is_outside_training(log):
             certainty = Certainty.POSSIBLE
-        quota = log.find(_QUOTA) is not None
+        quota = log.find(_QUOTA_PATTERN) is not None
         yield self.log_finding(
             evidence,
             self.texts["cause_in_log"].format(
@@ -122,12 +122,12 @@ def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Cer
         return written, Certainty.CERTAIN
     if log.find(_OTHER_CONSUMER_PATTERN) is not None:
         return None, Certainty.POSSIBLE
-    for error in log.errors_of(says=_NO_SPACE):
+    for error in log.errors_of(says=_NO_SPACE_PATTERN):
         if error.passes(*_LOADING_FRAMES):
             return None, Certainty.POSSIBLE
         if error.passes(*_SAVE_FRAMES):
             return error, Certainty.CERTAIN
-    found = next(log.errors_of(says=_NO_SPACE), None) or log.find(_NO_SPACE)
+    found = next(log.errors_of(says=_NO_SPACE_PATTERN), None) or log.find(_NO_SPACE_PATTERN)
     if found is None:
         return None, Certainty.POSSIBLE
     return found, Certainty.LIKELY if log.find(_SAVING_PATTERN) else Certainty.POSSIBLE

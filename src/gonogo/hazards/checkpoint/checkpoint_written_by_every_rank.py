@@ -33,7 +33,7 @@ _FILE_MOVING_CALLS = (
     "shutil.move",
     "os.makedirs",
 )
-_CHECKPOINT = Pattern(r"(?i)checkpoint|ckpt|\.pt\b|global_step|[/_]step_?\d+")
+_CHECKPOINT_PATTERN = Pattern(r"(?i)checkpoint|ckpt|\.pt\b|global_step|[/_]step_?\d+")
 _PATH_CONFLICT_PATTERN = Pattern(r"\[Errno (?:39|17|2)\]")
 
 
@@ -41,7 +41,7 @@ class CheckpointWrittenByEveryRank(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A checkpoint folder that is missing or already exists when this rank removes, renames or creates it."""
         for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):
-            saves = error.passes(*_SAVING_FRAMES) or _CHECKPOINT.search(error.message)
+            saves = error.passes(*_SAVING_FRAMES) or _CHECKPOINT_PATTERN.search(error.message)
             if not saves or not error.passes(*_FILE_MOVING_CALLS) or has_several_processes(log) is False:
                 continue
             if error.type == "OSError" and not _PATH_CONFLICT_PATTERN.search(error.message):

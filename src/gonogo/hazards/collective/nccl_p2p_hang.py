@@ -10,7 +10,7 @@ _CONSUMER_GPU_IN_LOG = (
     r"|\b[345]0[6-9]0(?:s|ti|d| ?gpus?| ?显卡| ?卡| cards?)\b"
 )
 _PEER_TO_PEER = r"NCCL_P2P_DISABLE|NCCL_P2P_LEVEL|via P2P/(?:IPC|CUMEM|direct)|\bp2p\b|P2P"
-_INIT_COMPLETE = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
+_INIT_COMPLETE_PATTERN = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
 
 
 class NcclP2pHang(Hazard):
@@ -44,7 +44,7 @@ class NcclP2pHang(Hazard):
         """A stall at the first collective on consumer GPUs."""
         stall = find_stall(log)
         gpus = find_in_log_or_setup(log, _CONSUMER_GPU_IN_LOG)
-        complete = log.find(_INIT_COMPLETE)
+        complete = log.find(_INIT_COMPLETE_PATTERN)
         talks = find_in_log_or_setup(log, _PEER_TO_PEER) if complete is not None else False
         if stall is None or not (gpus or talks) or _has_trained(log, stall):
             return

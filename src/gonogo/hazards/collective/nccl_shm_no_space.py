@@ -4,8 +4,10 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, find_small_shared_memory
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_SHM_MESSAGE = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
-_OTHER_REASON = Pattern(r"invalid argument|Permission denied|No such file|Operation not permitted|Too many open files")
+_SHM_MESSAGE_PATTERN = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
+_OTHER_REASON_PATTERN = Pattern(
+    r"invalid argument|Permission denied|No such file|Operation not permitted|Too many open files"
+)
 
 
 class NcclShmNoSpace(Hazard):
@@ -34,14 +36,14 @@ class NcclShmNoSpace(Hazard):
         """NCCL's warning that a segment in /dev/shm could not be made or extended."""
         found = log.find(self.patterns["no_space"])
         certainty = Certainty.CERTAIN
-        if found is None and (found := log.find(_SHM_MESSAGE)):
+        if found is None and (found := log.find(_SHM_MESSAGE_PATTERN)):
             certainty = Certainty.LIKELY
         elif found is None:
             found = log.find(self.patterns["shm_segment"])
             if found is None:
                 return
             around = (*log.lines_before(found.line, 3), found.line)
-            other = any(_OTHER_REASON.search(line.text) for line in around)
+            other = any(_OTHER_REASON_PATTERN.search(line.text) for line in around)
             certainty = Certainty.POSSIBLE if other else Certainty.LIKELY
         if is_outside_training(log):
             certainty = Certainty.POSSIBLE

@@ -5,9 +5,9 @@ from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import slurm_number
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_NO_REASON = Pattern(r"connectFullMesh failed with \[\S+\] no error")
+_NO_REASON_PATTERN = Pattern(r"connectFullMesh failed with \[\S+\] no error")
 """Gloo gave up without an error of the network: a peer that has gone ends so too."""
-_NO_INTERFACE = Pattern(
+_NO_INTERFACE_PATTERN = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
 _VIRTUAL_INTERFACE_PATTERN = Pattern(
@@ -30,8 +30,8 @@ _EMPTY_PEER_PATTERN = Pattern(
     r"DDP expects same model across all ranks, but Rank \d+ has \d+ params, .* inconsistent 0 params"
 )
 """The parameter counts are exchanged by a collective: a count of 0 means that the buffer was never written."""
-_PEER_GONE = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
-_RENDEZVOUS = Pattern(
+_PEER_GONE_PATTERN = Pattern(r"remote process exited or there was a network error|ncclRemoteError")
+_RENDEZVOUS_PATTERN = Pattern(
     r"client socket has (?:failed to connect|timed out)|hostname of the client socket cannot be retrieved"
     r"|The client socket has"
 )
@@ -84,7 +84,7 @@ class NcclWrongNetworkInterface(Hazard):
         yield self.log_finding(
             evidence,
             self.texts["no_interface_cause"]
-            if _NO_INTERFACE.search(evidence.text)
+            if _NO_INTERFACE_PATTERN.search(evidence.text)
             else self.texts["cause_in_log"].format(
                 interface=translated(": it uses an interface for containers or for this host only") if virtual else ""
             ),
@@ -96,14 +96,14 @@ class NcclWrongNetworkInterface(Hazard):
 
 def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[LineMatch, ...]]:
     serving = is_outside_training(log)
-    if none := log.find(_NO_INTERFACE):
+    if none := log.find(_NO_INTERFACE_PATTERN):
         return none, Certainty.POSSIBLE if serving else Certainty.CERTAIN, ()
     stall = find_stall(log)
     alone = not log.setup.mentions(r"--standalone|--nnodes[= ]1\b") and not (stall and stall.another_failure)
     refused = log.find(_CONNECTION_FAILED_PATTERN)
     virtual = log.find(_VIRTUAL_INTERFACE_PATTERN) or log.find(_LISTED_INTERFACE_PATTERN)
     if refused:
-        sure = alone and not serving and not _NO_REASON.search(refused.text)
+        sure = alone and not serving and not _NO_REASON_PATTERN.search(refused.text)
         return refused, Certainty.LIKELY if sure else Certainty.POSSIBLE, (virtual,) if virtual else ()
     fails = log.find(_NCCL_FAILURE_PATTERN)
     if virtual and (fails or stall):
@@ -111,9 +111,9 @@ def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty, tuple[
         return virtual, Certainty.LIKELY if sure else Certainty.POSSIBLE, (fails,) if fails else ()
     if nothing := log.find(_EMPTY_PEER_PATTERN):
         return nothing, Certainty.POSSIBLE, ()
-    if gone := log.find(_PEER_GONE):
+    if gone := log.find(_PEER_GONE_PATTERN):
         return gone, Certainty.POSSIBLE, ()
-    unreachable = log.find(_RENDEZVOUS)
+    unreachable = log.find(_RENDEZVOUS_PATTERN)
     if unreachable and not log.has("EADDRINUSE"):
         return unreachable, Certainty.POSSIBLE, ()
     return None, Certainty.POSSIBLE, ()

@@ -19,7 +19,7 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern
 _OPERATION_COUNT_PATTERN = Pattern(
     r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})"
 )
-_RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
+_RANK_LINE_PATTERN = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 _MIN_LASTING_SECONDS = 600.0
 """Seconds after which a stalled run counts as hung: NCCL's default timeout."""
@@ -204,7 +204,7 @@ def find_lagging_ranks(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int
         return found, tuple(sorted(set(ranks))), lacking
     listed = []
     for line in log.lines_after(found.line, int(found.match.group(2))):
-        of_those = _RANK_LINE.search(line.text)
+        of_those = _RANK_LINE_PATTERN.search(line.text)
         if of_those is None:
             break
         listed.append(int(of_those.group(1)))

@@ -19,7 +19,9 @@ _CONFIG_READING_FRAMES = (
     "HfTrainerDeepSpeedConfig", "HfDeepSpeedConfig", "accelerate/utils/deepspeed.py", "transformers/deepspeed.py",
     "transformers/integrations/deepspeed.py", "deepspeed/runtime/config.py", "urlsafe_b64decode(config",
 )  # fmt: skip
-_CONFIG_NAME = Pattern(r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-3]|stage[_-]?[0-3])[^/]{0,80}\.json\b")
+_CONFIG_NAME_PATTERN = Pattern(
+    r"(?i)(?:deepspeed|(?:^|[/_.-])ds(?:[_-]|\.)|zero[_-]?[0-3]|stage[_-]?[0-3])[^/]{0,80}\.json\b"
+)
 
 
 _SUFFIXES = (".json", ".jsonc", ".json5", ".yaml", ".yml")
@@ -73,7 +75,7 @@ class DsConfigFileNotFound(Hazard):
                 return
             if decoding and error.last_user_frame is not None:  # the program decodes something of its own
                 return
-            missing = _CONFIG_NAME.search(error.message)
+            missing = _CONFIG_NAME_PATTERN.search(error.message)
             if missing and error.type == "FileNotFoundError":
                 quoted = (part for part in error.message.split("'") if missing.group(0) in part)
                 yield self._build_finding(error, next(quoted, missing.group(0)), Certainty.LIKELY)

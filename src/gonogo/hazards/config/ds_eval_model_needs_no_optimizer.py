@@ -10,7 +10,7 @@ from gonogo.hazards.facts.training_framework import trainer_calls
 from gonogo.hazards.facts.zero_usage import stage_span
 from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
-_STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
+_STAGE_PATTERN = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _ZERO_INFERENCE_MESSAGE = "ZeRO inference only makes sense with ZeRO Stage 3"
 _EVALUATION_MODEL_NAMES = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _EVALUATION_MODEL_FRAMES = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
@@ -40,7 +40,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """DeepSpeed's assertion, or the Trainer's error when it evaluates before training."""
         evidence = first_match(log, "zero stage 1 requires", "zero stage 2 requires", "requires an optimizer")
-        stage = _STAGE.search(matched_text(log, evidence)) if evidence else None
+        stage = _STAGE_PATTERN.search(matched_text(log, evidence)) if evidence else None
         if stage is None:
             evidence = find_truncated_error(log, ("runtime/engine", "assert not isinstance(optimizer, DummyOptim)"))
         certainty = Certainty.CERTAIN

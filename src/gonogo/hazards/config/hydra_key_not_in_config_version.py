@@ -8,7 +8,7 @@ _RENAMED_KEYS = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_ge
 """verl's renamed keys, with the release that renamed them (verl/trainer/config/ppo_trainer.yaml)."""
 
 
-_OVERRIDE = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*=")
+_OVERRIDE_PATTERN = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*=")
 """An override of a key that has to be there: without the prefix ``+``, ``++`` or ``~``, and of no package."""
 _ADDS_CONFIGS = (b"ConfigStore", b"SearchPathPlugin", b"searchpath", b"sys.argv", b"override_dirname", b"set_struct")
 _CHOOSES_CONFIGS = (
@@ -38,7 +38,7 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
         if run.environment.within("hydra-core", "<1") is True or (folder := hydra_folder(script)) is None:
             return
         for word in launch.options.positional:
-            override = _OVERRIDE.match(word.value or "")
+            override = _OVERRIDE_PATTERN.match(word.value or "")
             if override is None or override[1] == "hydra" or not names_nowhere(folder, override[1]):
                 continue
             key = override[0].removesuffix("=")

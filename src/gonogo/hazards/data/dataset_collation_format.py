@@ -6,7 +6,7 @@ from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
-_COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
+_COLUMN_PATTERN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
 _COLLATION_FRAMES = (
     "data_collator",
     "collate_fn",
@@ -20,7 +20,7 @@ _TENSOR_CONVERSION_FRAMES = ("as_tensor", "convert_to_tensors")
 _TOKENIZER_FILES = ("tokenization_utils_base.py", "tokenization_utils.py")
 _PADDING_FUNCTIONS = ("__init__", "convert_to_tensors", "as_tensor", "BatchEncoding(")
 
-_CONVERTED = Pattern(r"torch\.(?:\w*Tensor|tensor|as_tensor)\(([A-Za-z_]\w*)")
+_CONVERTED_PATTERN = Pattern(r"torch\.(?:\w*Tensor|tensor|as_tensor)\(([A-Za-z_]\w*)")
 _WHOLE_BATCHES = ("batch", "features", "samples", "data", "values", "value", "x", "item", "items")
 
 _COLLATORS = (
@@ -78,7 +78,7 @@ class DatasetCollationFormat(Hazard):
             certainty = Certainty.LIKELY if by_user else Certainty.CERTAIN
         primary = evidence or cause
         assert primary is not None
-        column = _COLUMN.search(matched_text(log, primary))
+        column = _COLUMN_PATTERN.search(matched_text(log, primary))
         yield self.log_finding(
             primary,
             translated("{column} can't be turned into a tensor when a batch is collated{why}.").format(
@@ -108,7 +108,7 @@ def _converts_its_own(error: LoggedError) -> bool:
         and owner is not None
         and owner.owner in ("package", "clone")
         and owner.package not in ("transformers", "torch", "datasets")
-        and (found := _CONVERTED.search(last.code)) is not None
+        and (found := _CONVERTED_PATTERN.search(last.code)) is not None
         and found.group(1) not in _WHOLE_BATCHES
     )
 

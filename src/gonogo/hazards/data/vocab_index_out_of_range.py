@@ -17,8 +17,12 @@ _CPU_INDEX_ERROR_PATTERN = Pattern(
 _DEVICE_ASSERT_PATTERN = Pattern(
     r"device-side assert(?:ion)?(?: triggered)?|CUDA error: (?:unspecified )?device-side assert|error \(?710\)?"
 )
-_LABELS = Pattern(r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds")
-_OTHER_ASSERT = Pattern(r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT")
+_LABELS_PATTERN = Pattern(
+    r"t >= 0 && t < n_classes|cur_target >= 0 && cur_target < n_classes|Target \d+ is out of bounds"
+)
+_OTHER_ASSERT_PATTERN = Pattern(
+    r"probability tensor contains|Assertion `?input_val|Assertion `?target_val|CUDA_KERNEL_ASSERT"
+)
 _TRAINING_PATTERN = Pattern(r"(?i)train|fine-?tun|\bsft\b|backward|compute_loss|微调|训练|\blora\b")
 _POSITION_EMBEDDING_FRAMES = ("position_emb", "embed_positions", "wpe(", "pos_embed", "positional")
 _EMBEDDING_LOOKUP_FRAMES = (
@@ -102,7 +106,7 @@ class VocabIndexOutOfRange(Hazard):
         )
 
     def _format_cause(self, log: FailureLog) -> Text:
-        if log.find(_LABELS) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
+        if log.find(_LABELS_PATTERN) is not None and log.find(_EMBEDDING_ASSERT_PATTERN) is None:
             return self.texts["label_cause"]
         if _is_gather_assertion(log):
             return self.texts["gather_cause"]
@@ -131,11 +135,11 @@ def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty]
     in_embedding = any(error.passes(*_EMBEDDING_LOOKUP_FRAMES) for error in log.errors)
     for error in log.errors_of("IndexError", "RuntimeError", says=_CPU_INDEX_ERROR_PATTERN):
         return error, Certainty.CERTAIN if error.passes(*_EMBEDDING_LOOKUP_FRAMES) else Certainty.LIKELY
-    if found := log.find(_LABELS):
+    if found := log.find(_LABELS_PATTERN):
         return found, Certainty.POSSIBLE
     if found := log.find(_GATHER_ASSERT_PATTERN):
         return found, Certainty.LIKELY if in_embedding or "vectorized" in found.text else Certainty.POSSIBLE
-    if (found := log.find(_DEVICE_ASSERT_PATTERN)) and log.find(_OTHER_ASSERT) is None:
+    if (found := log.find(_DEVICE_ASSERT_PATTERN)) and log.find(_OTHER_ASSERT_PATTERN) is None:
         sure = in_embedding or log.find(_ADDED_TOKENS_PATTERN) is not None
         return found, Certainty.LIKELY if sure and log.find(_TRAINING_PATTERN) is not None else Certainty.POSSIBLE
     return None

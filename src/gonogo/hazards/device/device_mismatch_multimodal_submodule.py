@@ -27,7 +27,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_OMNI = Pattern(r"(?i)omni")
+_OMNI_PATTERN = Pattern(r"(?i)omni")
 _OMNI_TEXT = r"(?i)omni"
 
 
@@ -86,7 +86,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A mismatch with the CPU inside a multimodal part, or of an Omni model under ZeRO-3 if no frame says more."""
-        omni = log.find(_OMNI) is not None or log.setup.mentions(_OMNI_TEXT)
+        omni = log.find(_OMNI_PATTERN) is not None or log.setup.mentions(_OMNI_TEXT)
         zero3 = is_under_zero3(log)
         for mismatch in device_mismatches_in_training(log):
             certainty = _judge_certainty(mismatch, omni, zero3)

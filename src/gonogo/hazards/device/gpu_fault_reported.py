@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
-_XID = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
+_XID_PATTERN = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
 _HARDWARE_XIDS = {
     48: translated("a memory error that could not be corrected (double-bit ECC)"),
     54: translated("its auxiliary power is disconnected or insufficient"),
@@ -33,7 +33,7 @@ class GpuFaultReported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's Xid number, CUDA's errors for such a fault, and the counters of ``nvidia-smi -q``."""
         said = log.find(self.patterns["fatal_gpu_error"])
-        for found in log.find_all(_XID):
+        for found in log.find_all(_XID_PATTERN):
             what = _HARDWARE_XIDS.get(int(found.match.group("number")))
             if what is None:
                 continue
@@ -58,7 +58,7 @@ class GpuFaultReported(Hazard):
 
     def _reported_fault_findings(self, log: FailureLog) -> Findings:
         counted = log.find(self.patterns["nvidia_smi_query"]) if log.has("NVSMI LOG") else None
-        for found in log.find_all(_XID) if counted is None else ():
+        for found in log.find_all(_XID_PATTERN) if counted is None else ():
             what = _PROGRAM_XIDS.get(int(found.match.group("number")))
             if what is not None:
                 yield self.log_finding(

@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _LAYER_FILES = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
 _LIBRARY_PATHS = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")
-_DEEPSPEED = Pattern(r"deepspeed")
+_DEEPSPEED_PATTERN = Pattern(r"deepspeed")
 _ADAPTER_PATTERN = Pattern(r"(?i)\blora\b|_lora|lora_|\bpeft\b|bitsandbytes|load_in_[48]bit|quantization_bit")
 
 
@@ -22,5 +22,5 @@ class HalfWeightsOutsideAutocast(Hazard):
             layer = log.passes(*_LAYER_FILES)
             if met.has_frames and not layer and not log.passes(*_LIBRARY_PATHS):
                 continue  # tensors of the user's own code
-            sure = met.has_frames and layer and not met.is_in_evaluation and not log.says(_DEEPSPEED)
+            sure = met.has_frames and layer and not met.is_in_evaluation and not log.says(_DEEPSPEED_PATTERN)
             yield self.log_finding(met.evidence, certainty=Certainty.LIKELY if sure else Certainty.POSSIBLE)

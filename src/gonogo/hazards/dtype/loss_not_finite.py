@@ -12,7 +12,7 @@ _NONFINITE_TENSOR_LABELS = {
     "activation": translated("the output of a module"),
     "parameter": translated("a parameter", "any"),
 }
-_ANOMALY = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
+_ANOMALY_PATTERN = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
 _SAMPLING_ERROR_PATTERN = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
 _NAN_LOSS_PATTERN = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
 _HALF_PRECISION_PATTERN = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf\b")
@@ -23,7 +23,7 @@ class LossNotFinite(Hazard):
         """Errors that NaNs cause: sampling, anomaly detection; less certain: a loss that is printed as nan."""
         if is_outside_training(log):
             return
-        evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
+        evidence = next(log.errors_of(says=_ANOMALY_PATTERN), None) or log.find(_ANOMALY_PATTERN)
         evidence = (
             evidence or next(log.errors_of(says=_SAMPLING_ERROR_PATTERN), None) or log.find(_SAMPLING_ERROR_PATTERN)
         )

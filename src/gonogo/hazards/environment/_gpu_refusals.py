@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 from gonogo.hazards.environment._surroundings import find_line_or_error
 
-REFUSED = Pattern(
+REFUSED_PATTERN = Pattern(
     r"setup doesn'?t support bf16|--tf32 requires Ampere|bf16 mixed precision requires PyTorch"
     r"|CUDA [Dd]evice does(?:n't| not) support \W?bfloat16"
     r"|Type bf16 is not supported|bf16 precision was requested but not available"
@@ -26,7 +26,7 @@ CUDA_FAILURE_PATTERN = Pattern(
 )
 """CUDA did not start in this process, or no GPU is visible to it."""
 
-CPU_BUILD = Pattern(
+CPU_BUILD_PATTERN = Pattern(
     r"Torch not compiled with CUDA enabled|\btorch\S{0,12}\d\.\d+\.\d+\+cpu\b"
     r"|[Pp]y[Tt]orch [Vv]ersion.{0,20}\+cpu\b|cpuonly"
 )
@@ -35,7 +35,7 @@ CPU_BUILD = Pattern(
 
 def find_bf16_or_tf32_refusal(log: FailureLog) -> LineMatch | LoggedError | None:
     """The line or exception that rejects bf16 or TF32."""
-    return find_line_or_error(log, REFUSED)
+    return find_line_or_error(log, REFUSED_PATTERN)
 
 
 def find_cuda_failure(log: FailureLog) -> LineMatch | LoggedError | None:
@@ -45,4 +45,4 @@ def find_cuda_failure(log: FailureLog) -> LineMatch | LoggedError | None:
 
 def has_cpu_build(log: FailureLog) -> bool:
     """True if PyTorch is a build without CUDA."""
-    return "+cpu" in log.setup.version_texts.get("torch", "") or find_line_or_error(log, CPU_BUILD) is not None
+    return "+cpu" in log.setup.version_texts.get("torch", "") or find_line_or_error(log, CPU_BUILD_PATTERN) is not None

@@ -19,9 +19,9 @@ FAMILIES = (
     r"|Kimi|Ernie|Whisper|Bert|Roberta|XLMRoberta|ModernBert|T5|Bart|Blip|Clip|CLIP|Siglip|Florence|Bloom|OPT|Yi|Baichuan"
 )
 """Prefixes of the names of model classes."""
-MODEL_TYPE = Pattern(rf"^'?((?:{_MODEL_FAMILY_PATTERN})\d*(?:[._-]\w+)*)'?$")
+MODEL_TYPE_PATTERN = Pattern(rf"^'?((?:{_MODEL_FAMILY_PATTERN})\d*(?:[._-]\w+)*)'?$")
 """A model type, such as qwen2_vl."""
-MODEL_CLASS = Pattern(
+MODEL_CLASS_PATTERN = Pattern(
     r"'([A-Z]\w*(?:For(?:CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification|Vision2Seq)"
     r"|(?:Qwen|Llama|Mllama|Mistral|Mixtral|Gemma|Phi|Glm|Internlm|InternVL|Llava|MiniCPM|Deepseek)\w*"
     r"(?:Config|Model|Tokenizer(?:Fast)?|Processor|ImageProcessor(?:Fast)?|DecoderLayer|Attention)))'"

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import FAMILIES
 from gonogo.hazards.rule import Certainty, Pattern
 
-_DROPPED = Pattern(
+_DROPPED_PATTERN = Pattern(
     r"no attribute '?(?:_VALID_DICT_FIELDS|_update_causal_mask|_prepare_4d_causal_attention_mask\w*"
     r"|batch_encode_plus|_batch_encode_plus|encode_plus|prepare_seq2seq_batch|as_target_tokenizer|_switch_to_target_mode"
     r"|sanitize_special_tokens|all_special_tokens_extended|special_tokens_map_extended|_call_one"
@@ -20,7 +20,7 @@ _DROPPED = Pattern(
     r"|_retrieve_modality_inputs|_prepare_model_inputs|tokenizer_class|feature_extractor_class|optional_call_args)'?"
 )
 """Attributes of transformers' public classes that a release between 4.40 and 5 dropped or renamed."""
-_TYPE_OBJECT = Pattern(
+_TYPE_OBJECT_PATTERN = Pattern(
     rf"type object '(?:(?:{FAMILIES})\w*|PreTrained\w+|Pretrained\w+|TrainingArguments|\w*Trainer"
     r"|GenerationMixin|GenerationConfig|\w*Cache|LoraConfig|Peft\w+|Accelerator\w*|Auto\w+)' has no attribute"
 )
@@ -83,9 +83,9 @@ def moved_name_certainty(error: LoggedError) -> Certainty | None:
     known = (
         _MODEL_ATTRIBUTE_PATTERN.search(message)
         or _TOKENIZER_ATTRIBUTE_PATTERN.search(message)
-        or _TYPE_OBJECT.search(message)
+        or _TYPE_OBJECT_PATTERN.search(message)
     )
-    if _DROPPED.search(message) and (known or "object has no attribute" in message):
+    if _DROPPED_PATTERN.search(message) and (known or "object has no attribute" in message):
         return Certainty.LIKELY if known else Certainty.POSSIBLE
     if _LIBRARY_ATTRIBUTE_PATTERN.search(message) or known:
         return Certainty.POSSIBLE

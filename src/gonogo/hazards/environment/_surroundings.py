@@ -8,17 +8,17 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern
 
 _INFERENCE_SERVER_PATTERN = Pattern(r"(?i)vllm[/\\](?:entrypoints|engine|worker|executor|v1)[/\\]|sglang[/\\]srt")
-_TRAINING = Pattern(
+_TRAINING_PATTERN = Pattern(
     r"(?i)trainer\.py|training_step|[/\\ ](?:pre)?train[\w-]*\.(?:py|sh)|fine-?tun|[/\\ ]sft|deepspeed|torchrun"
     r"|accelerate[ /]launch|llamafactory-cli train|swift sft|[/\\]trl[/\\]|微调|训练"
 )
-_OLD_GPU = Pattern(
+_OLD_GPU_PATTERN = Pattern(
     r"\b(?:V100S?|P100|P40|P6000|K80|M40|M60|T4|TITAN|Titan (?:X|RTX|V)|TITAN (?:X|RTX|V)|Quadro RTX|Volta"
     r"|Turing|Pascal)\b"
     r"|\b(?:RTX|GeForce) ?20[678]0|\b(?:20[678]0|10[678]0) ?(?:[Tt]i|TI|SUPER)\b|\bGTX ?1[06]\d0|\bsm_[3-7]\d\b"
     r"|[Cc]ompute [Cc]apability[: =]+[3-7]\.\d|\bmajor=[3-7]\b"
 )
-_AMPERE_GPU = Pattern(
+_AMPERE_GPU_PATTERN = Pattern(
     r"\b(?:A100|A800|A10G?|A16|A30|A40|H100|H800|H200|H20|GH200|L4|L20|L40S?|B200|B300|GB200|RTX ?A[2-6]000"
     r"|A[456]000)\b"
     r"|\b(?:RTX|GeForce|NVIDIA|\d ?[x*×]) ?-?(?:RTX ?)?[345]0[5-9]0|\b[345]090(?:[^/\d.]|$)|\bsm_(?:8|9|10|12)\d\b"
@@ -57,32 +57,35 @@ def mentions_training(log: FailureLog) -> bool:
     """True if the log, the launch command or the script mentions training."""
     setup = log.setup
     return (
-        log.find(_TRAINING) is not None
-        or _TRAINING.search(setup.launch) is not None
-        or _TRAINING.search(setup.script) is not None
+        log.find(_TRAINING_PATTERN) is not None
+        or _TRAINING_PATTERN.search(setup.launch) is not None
+        or _TRAINING_PATTERN.search(setup.script) is not None
     )
 
 
 def find_pre_ampere_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU older than Ampere."""
-    return next((found for found in log.find_all(_OLD_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None)
+    return next(
+        (found for found in log.find_all(_OLD_GPU_PATTERN) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None
+    )
 
 
 def find_ampere_gpu(log: FailureLog) -> LineMatch | None:
     """The line that names an NVIDIA GPU of Ampere or newer."""
     return next(
-        (found for found in log.find_all(_AMPERE_GPU) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)), None
+        (found for found in log.find_all(_AMPERE_GPU_PATTERN) if not _FRAME_OR_PROGRESS_PATTERN.search(found.text)),
+        None,
     )
 
 
 def has_pre_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU older than Ampere."""
-    return find_pre_ampere_gpu(log) is not None or _OLD_GPU.search(_package_versions_text(log)) is not None
+    return find_pre_ampere_gpu(log) is not None or _OLD_GPU_PATTERN.search(_package_versions_text(log)) is not None
 
 
 def has_ampere_gpu(log: FailureLog) -> bool:
     """True if the log, or the setup given with it, names an NVIDIA GPU of Ampere or newer."""
-    return find_ampere_gpu(log) is not None or _AMPERE_GPU.search(_package_versions_text(log)) is not None
+    return find_ampere_gpu(log) is not None or _AMPERE_GPU_PATTERN.search(_package_versions_text(log)) is not None
 
 
 def _package_versions_text(log: FailureLog) -> str:

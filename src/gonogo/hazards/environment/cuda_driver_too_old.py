@@ -6,7 +6,7 @@ from gonogo.hazards.environment._surroundings import evidence_text, find_line_or
 from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_FOUND_VERSION = Pattern(r"found version (\d{4,5})")
+_FOUND_VERSION_PATTERN = Pattern(r"found version (\d{4,5})")
 
 
 class CudaDriverTooOld(Hazard):
@@ -34,7 +34,7 @@ class CudaDriverTooOld(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The driver's own error, or, less certain, a compatibility error between driver and runtime."""
         if evidence := find_line_or_error(log, self.patterns["driver_too_old"]):
-            number = _FOUND_VERSION.search(evidence_text(evidence))
+            number = _FOUND_VERSION_PATTERN.search(evidence_text(evidence))
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
                 evidence,

@@ -10,7 +10,7 @@ from gonogo.hazards.environment._surroundings import (
 )
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text
 
-_NO_GPU = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
+_NO_GPU_PATTERN = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
 
 
 class CudaInitFailedMasquerade(Hazard):
@@ -36,7 +36,7 @@ class CudaInitFailedMasquerade(Hazard):
             yield self._build_finding(
                 evidence, self.texts["cuda_init_failed_cause"], Certainty.LIKELY if sure else Certainty.POSSIBLE
             )
-        elif evidence := find_line_or_error(log, _NO_GPU):
+        elif evidence := find_line_or_error(log, _NO_GPU_PATTERN):
             yield self._build_finding(evidence, self.texts["cuda_init_failed_cause"], Certainty.POSSIBLE)
 
     def _build_finding(

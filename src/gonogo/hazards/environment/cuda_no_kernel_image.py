@@ -5,7 +5,7 @@ from gonogo.hazards.environment._surroundings import find_line_or_error, has_oth
 from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_CUDA_ERROR = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
+_CUDA_ERROR_PATTERN = Pattern(r"CUDA|cuda|CUBLAS|cuDNN|NCCL|kernel|sm_\d")
 
 
 class CudaNoKernelImage(Hazard):
@@ -46,7 +46,7 @@ class CudaNoKernelImage(Hazard):
                 extra_evidence=(warned,) if warned else (),
             )
         elif evidence := find_line_or_error(log, self.patterns["unsupported_gpu_warning"]):
-            otherwise = has_other_failure(log, _CUDA_ERROR)
+            otherwise = has_other_failure(log, _CUDA_ERROR_PATTERN)
             yield self.log_finding(
                 evidence,
                 translated("PyTorch warns that its build has no kernels for this GPU."),

@@ -1,11 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, environment_variable, first_compiled_op
-from gonogo.hazards.environment._op_build import COMPILE_ERROR, find_cuda_version_mismatch
+from gonogo.hazards.environment._op_build import COMPILE_ERROR_PATTERN, find_cuda_version_mismatch
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
 from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_TOO_OLD = Pattern(r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above")
+_TOO_OLD_PATTERN = Pattern(
+    r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above"
+)
 
 
 class CudaTorchVersionMismatch(Hazard):
@@ -38,7 +40,7 @@ class CudaTorchVersionMismatch(Hazard):
             return
         found = self.patterns["cuda_versions"].search(evidence_text(evidence))
         two = [group for group in found.groups() if group] if found else []
-        compiled = find_line_or_error(log, COMPILE_ERROR) is not None
+        compiled = find_line_or_error(log, COMPILE_ERROR_PATTERN) is not None
         yield self.log_finding(
             evidence,
             self.texts["toolkit_cause"].format(toolkit=two[0], torch=two[1])
@@ -50,7 +52,9 @@ class CudaTorchVersionMismatch(Hazard):
 
     def _findings_in_flash_attn_build(self, log: FailureLog) -> Findings:
         """flash-attn's build, which asks nvcc for its version: often a distribution's old one is first in PATH."""
-        if (evidence := find_line_or_error(log, _TOO_OLD)) and (found := _TOO_OLD.search(evidence_text(evidence))):
+        if (evidence := find_line_or_error(log, _TOO_OLD_PATTERN)) and (
+            found := _TOO_OLD_PATTERN.search(evidence_text(evidence))
+        ):
             yield self.log_finding(
                 evidence,
                 self.texts["flash_attn_cause"].format(floor=str(found.group(1))),

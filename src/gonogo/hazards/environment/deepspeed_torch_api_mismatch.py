@@ -8,9 +8,11 @@ from gonogo.hazards.facts.installed import known_bad_version_findings
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
 _DEEPSPEED_PATH_PATTERN = Pattern(r"deepspeed[/\\]")
-_IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
+_IMPORT_PATTERN = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deepspeed|torch)\b)")
 _DEEPSPEED_PATTERN = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
-_OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
+_OWN_OPTIMIZER_PATTERN = Pattern(
+    r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object"
+)
 
 
 class DeepspeedTorchApiMismatch(Hazard):
@@ -71,7 +73,7 @@ class DeepspeedTorchApiMismatch(Hazard):
 def _is_cut_in_own_import(error: LoggedError, code: str) -> bool:
     """True if a traceback ends while DeepSpeed imports its own modules, except those that look for nvcc."""
     last = error.innermost
-    if last is None or _DEEPSPEED_PATH_PATTERN.search(last.path) is None or _IMPORT.search(code) is None:
+    if last is None or _DEEPSPEED_PATH_PATTERN.search(last.path) is None or _IMPORT_PATTERN.search(code) is None:
         return False
     return error.frame("git_version_info", "op_builder") is None
 
@@ -87,7 +89,7 @@ def _is_raised_by_deepspeed(error: LoggedError) -> bool:
     For an error without frames: if its message names DeepSpeed's own optimizer.
     """
     if not error.frames:
-        return _OWN_OPTIMIZER.search(error.message) is not None
+        return _OWN_OPTIMIZER_PATTERN.search(error.message) is not None
     for frame in reversed(error.frames):
         if not any(part in frame.path for part in ("/torch/", "/numpy/", "importlib", "<frozen")):
             return _DEEPSPEED_PATH_PATTERN.search(frame.path) is not None

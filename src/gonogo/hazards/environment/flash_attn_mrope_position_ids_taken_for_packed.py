@@ -3,8 +3,8 @@ from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run
 
 _ILLEGAL_ACCESS_PATTERN = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
-_MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
-_NCCL = Pattern(r"NCCL WARN|enqueue\.cc|ncclUnhandledCudaError|RTX ?(?:50\d0|PRO 6000)")
+_MROPE_MODEL_PATTERN = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
+_NCCL_PATTERN = Pattern(r"NCCL WARN|enqueue\.cc|ncclUnhandledCudaError|RTX ?(?:50\d0|PRO 6000)")
 _UNRELATED_CAUSE_PATTERN = Pattern(
     r"Triton Error|NCCL WARN|RTX ?50\d0|offload|wake_up|bitsandbytes|xformers|causal_conv1d"
 )
@@ -12,12 +12,12 @@ _UNRELATED_CAUSE_PATTERN = Pattern(
 
 class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
     signs = (
-        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=_MROPE_MODEL, unless=_NCCL),
-        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL),
+        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=_MROPE_MODEL_PATTERN, unless=_NCCL_PATTERN),
+        Sign(says=_ILLEGAL_ACCESS_PATTERN, beside=Pattern(r"transformers==5\.[23]\b"), unless=_NCCL_PATTERN),
         Sign(
             says=_ILLEGAL_ACCESS_PATTERN,
             frames=(("flash_attn", "flash_attention"),),
-            unless=_NCCL,
+            unless=_NCCL_PATTERN,
             certainty=Certainty.POSSIBLE,
         ),
         Sign(
@@ -34,7 +34,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
         model, asked = run.model, _flash_attention_request(run)
         if model is None or asked is None or not environment.within("transformers", ">=5.2,<5.4"):
             return
-        if not any(_MROPE_MODEL.search(name) for name in (model.name, *model.architectures)):
+        if not any(_MROPE_MODEL_PATTERN.search(name) for name in (model.name, *model.architectures)):
             return
         yield self.finding(
             self.texts["cause"].format(transformers=describe_package(environment, "transformers"), model=model.name),

@@ -40,7 +40,7 @@ _REPLACEMENTS = {
     "round_": "numpy.round",
     "mat": "numpy.asmatrix",
 }
-_SAID = Pattern(
+_SAID_PATTERN = Pattern(
     r"module 'numpy' has no attribute '(?P<name>\w+)'"
     r"|`(?:np|numpy)\.(?P<expired>\w+)` was removed in the NumPy \d+\.\d+ release"
 )
@@ -103,7 +103,7 @@ class NumpyNameRemoved(Hazard):
 
 
 def _removed_name_in_message(message: str) -> str | None:
-    said = _SAID.search(message)
+    said = _SAID_PATTERN.search(message)
     name = (said.group("name") or said.group("expired")) if said is not None else None
     return name if name in _REMOVED else None
 

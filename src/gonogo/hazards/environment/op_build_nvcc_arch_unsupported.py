@@ -11,9 +11,13 @@ from gonogo.hazards.environment._surroundings import evidence_text, find_line_or
 from gonogo.hazards.facts.installed import package_version_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
-_ARCH = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
-_NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200|B200)\b|compute_(?:89|90|100|120)")
-_OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
+_ARCH_PATTERN = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
+_NEW_GPU_PATTERN = Pattern(
+    r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200|B200)\b|compute_(?:89|90|100|120)"
+)
+_OLD_TOOLKIT_PATTERN = Pattern(
+    r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b"
+)
 _CURE = (
     translated(
         "Install a CUDA toolkit whose nvcc supports the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or "
@@ -63,7 +67,7 @@ class OpBuildNvccArchUnsupported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """nvcc's error; else an unexplained build failure with an old toolkit on a new GPU."""
         if evidence := find_line_or_error(log, self.patterns["unsupported_arch"]):
-            arch = _ARCH.search(evidence_text(evidence))
+            arch = _ARCH_PATTERN.search(evidence_text(evidence))
             named = next((group for group in arch.groups() if group), "") if arch else ""
             yield self.log_finding(
                 evidence,
@@ -73,7 +77,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 cure=_CURE,
             )
         elif evidence := find_unexplained_build_failure(log):
-            old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
+            old = log.find(_NEW_GPU_PATTERN) is not None and log.find(_OLD_TOOLKIT_PATTERN) is not None
             yield self.log_finding(
                 evidence,
                 cure=_CURE,

@@ -10,7 +10,7 @@ from gonogo.evidence.failure.message import parse_message
 from gonogo.evidence.library import is_library_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
-from gonogo.hazards.environment._model_names import MODEL_CLASS
+from gonogo.hazards.environment._model_names import MODEL_CLASS_PATTERN
 from gonogo.hazards.environment._moved_names import (
     moved_name_certainty,
     release_mismatch_certainty,
@@ -70,7 +70,7 @@ _KNOWN_MISMATCH_PATTERN = Pattern(
 _REQUIRED_BY_PATTERN = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
 _SHARED_LIBRARY_PATTERN = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _NO_MODULE_PATTERN = Pattern(r"No module named '\w+'")
-_IMPORT = Pattern(
+_IMPORT_PATTERN = Pattern(
     r"^\s*(?:from (?:\.|transformers|peft|accelerate|trl|diffusers|huggingface_hub|tokenizers)\S* import"
     r"|import (?:transformers|peft|accelerate|trl|diffusers)\b)"
 )
@@ -83,7 +83,7 @@ _KNOWN_SIGNATURE_PATTERN = Pattern(
 )
 """Arguments that one library's own code passes to another, with a name that is valid in some release."""
 _DDP_ATTRIBUTE_PATTERN = Pattern(r"'\w*(?:DistributedDataParallel|DataParallel)' object has no attribute '_[a-z]\w+'")
-_KNOWN_KEYWORD = Pattern(
+_KNOWN_KEYWORD_PATTERN = Pattern(
     r"argument '(?:tokenizer|processing_class|max_seq_length|max_prompt_length|dataset_text_field|dataset_kwargs"
     r"|model_init_kwargs|evaluation_strategy|eval_strategy|evaluate_during_training|include_num_input_tokens_seen"
     r"|use_mps_device|neftune_noise_alpha|peft_config|use_dora|eva_config|corda_config|exclude_modules|lora_bias"
@@ -98,7 +98,7 @@ _WRAPPER_KEYWORD_PATTERN = Pattern(
     r"(?:FullyShardedDataParallel|DistributedDataParallel|DeepSpeedEngine|\bInit)\.__init__\(\) got an unexpected "
     r"keyword"
 )
-_CALLBACK = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
+_CALLBACK_PATTERN = Pattern(r"\bon_\w+\(\)|forward\(\)|collat\w*\(\)|compute_metrics\(\)")
 _CONFIG_KEYWORD_PATTERN = Pattern(
     r"\w*(?:TrainingArguments|Trainer|Config|Accelerator)\.__init__\(\) got an unexpected keyword argument"
 )
@@ -115,12 +115,12 @@ _PLUGIN_ATTRIBUTE_PATTERN = Pattern(
     r"|DataLoaderConfiguration|GradientAccumulationPlugin)' object has no attribute"
 )
 """accelerate's settings, which transformers and training programs read by the names of their release."""
-_WRAPPER = Pattern(
+_WRAPPER_PATTERN = Pattern(
     r"\b(?:FSDP|FullyShardedDataParallel|fully_shard|DDP|DistributedDataParallel|MixedPrecision|deepspeed\.zero\.Init"
     r"|zero\.Init|deepspeed\.initialize|init_device_mesh|DeviceMesh)\("
 )
 """Calls of torch or DeepSpeed by a training framework, with keywords of the release it was written for."""
-_GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
+_GLOB_PATTERN = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
 _GLOB_CURE = (
     translated("pip install -U datasets (2.15 or newer), or keep it and use fsspec==2023.9.2"),
     translated("If your own data_files has such a pattern: use data/**/*.json instead of data/**.json"),
@@ -162,12 +162,12 @@ class PythonPackageVersionMismatch(Hazard):
         if (said := release_mismatch_line(log)) is not None:
             yield self.log_finding(said, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
-            keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD.search(line.text) is None
+            keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD_PATTERN.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
             certainty = Certainty.LIKELY if sure else Certainty.POSSIBLE
             if not (keyword and any(error.innermost is not None for error in log.errors_of("TypeError"))):
                 yield self.log_finding(line, certainty=certainty, confirm=_CONFIRM)
-        if glob := find_line_or_error(log, _GLOB):
+        if glob := find_line_or_error(log, _GLOB_PATTERN):
             yield self.log_finding(glob, cure=_GLOB_CURE, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next(
             (error for error, code in truncated_tracebacks(log) if _is_cut_in_library_import(error, code)), None
@@ -365,7 +365,7 @@ def _judge_certainty(error: LoggedError) -> Certainty | None:
         # A keyword may be misspelt in the user's own call, or in settings that a library passes on.
         if by_library and _KNOWN_SIGNATURE_PATTERN.search(message):
             return Certainty.CERTAIN
-        known = _KNOWN_KEYWORD.search(message) is not None
+        known = _KNOWN_KEYWORD_PATTERN.search(message) is not None
         if known or (by_library and _is_raised_in_library(error)):
             return Certainty.LIKELY
         return Certainty.POSSIBLE if last is None else None
@@ -374,7 +374,7 @@ def _judge_certainty(error: LoggedError) -> Certainty | None:
     if error.type in ("ImportError", "ModuleNotFoundError") and _IMPORT_NAME_PATTERN.search(
         collapse_whitespace(message)
     ):
-        if not by_library and (MODEL_CLASS.search(message) or _BASE_PACKAGE_PATTERN.search(message)):
+        if not by_library and (MODEL_CLASS_PATTERN.search(message) or _BASE_PACKAGE_PATTERN.search(message)):
             return Certainty.POSSIBLE
         return Certainty.LIKELY
     if error.type in ("ImportError", "ModuleNotFoundError") and _INSTALLED_PACKAGE_PATTERN.search(
@@ -385,15 +385,19 @@ def _judge_certainty(error: LoggedError) -> Certainty | None:
         error.type == "TypeError"
         and _UNEXPECTED_KEYWORD_PATTERN.search(message)
         and last is not None
-        and _WRAPPER.search(last.code)
+        and _WRAPPER_PATTERN.search(last.code)
     ):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE
     if error.type == "TypeError" and _WRAPPER_KEYWORD_PATTERN.search(message):
         return Certainty.POSSIBLE
-    if error.type == "TypeError" and _SIGNATURE_MISMATCH_PATTERN.search(message) and not _CALLBACK.search(message):
+    if (
+        error.type == "TypeError"
+        and _SIGNATURE_MISMATCH_PATTERN.search(message)
+        and not _CALLBACK_PATTERN.search(message)
+    ):
         if by_library and _is_raised_in_library(error):
             return Certainty.LIKELY
-        named = _CONFIG_KEYWORD_PATTERN.search(message) or (last is None and _KNOWN_KEYWORD.search(message))
+        named = _CONFIG_KEYWORD_PATTERN.search(message) or (last is None and _KNOWN_KEYWORD_PATTERN.search(message))
         return Certainty.POSSIBLE if named or (by_library and _crosses_packages(error)) else None
     if (
         error.type == "AttributeError"
@@ -403,7 +407,7 @@ def _judge_certainty(error: LoggedError) -> Certainty | None:
         return None
     if error.type == "AttributeError" and _DDP_ATTRIBUTE_PATTERN.search(message):
         return Certainty.LIKELY if by_library else Certainty.POSSIBLE  # torch's own; another release has it
-    cut = last is not None and _IMPORT.search(last.code) is not None  # the error comes from inside the module
+    cut = last is not None and _IMPORT_PATTERN.search(last.code) is not None  # the error comes from inside the module
     if (
         error.type == "AttributeError"
         and _ATTRIBUTE_ERROR_PATTERN.search(message)
@@ -431,7 +435,9 @@ def _is_package_missing(log: FailureLog) -> bool:
 
 def _is_cut_in_library_import(error: LoggedError, code: str) -> bool:
     """True if a traceback ends while one training library imports from itself or from another."""
-    return _IMPORT.search(code) is not None and _is_raised_in_library(error) and error.frame("deepspeed/") is None
+    return (
+        _IMPORT_PATTERN.search(code) is not None and _is_raised_in_library(error) and error.frame("deepspeed/") is None
+    )
 
 
 def _is_raised_in_library(error: LoggedError) -> bool:
@@ -445,10 +451,10 @@ def _is_raised_in_library(error: LoggedError) -> bool:
 def _crosses_packages(error: LoggedError) -> bool:
     """True if the innermost frames pass from one installed package to another, without a user's frame between."""
     last = error.frames[-3:]
-    packages = [str(found.group(1)) for frame in last if (found := _PACKAGE.search(frame.path))]
+    packages = [str(found.group(1)) for frame in last if (found := _PACKAGE_PATTERN.search(frame.path))]
     return len(packages) == len(last) and len(set(packages)) > 1
 
 
-_PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
+_PACKAGE_PATTERN = Pattern(r"(?:site|dist)-packages/(\w+)/")
 
 _CONFIRM = (translated("pip list shows packages from different periods; pip check names a conflict"),)

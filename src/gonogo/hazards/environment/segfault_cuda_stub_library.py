@@ -18,7 +18,7 @@ _STUB_LIBRARY_PATTERN = Pattern(
     r"|libnvidia-ml\.so in GDK package|CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|lib64/stubs/lib(?:cuda|nvidia-ml)"
 )
 _STUBS_IN_SETUP_PATTERN = r"LD_LIBRARY_PATH=\S*stubs"
-_SEGFAULT = Pattern(r"Segmentation fault|SIGSEGV|return code = -11|exitcode ?: -11")
+_SEGFAULT_PATTERN = Pattern(r"Segmentation fault|SIGSEGV|return code = -11|exitcode ?: -11")
 _INITIALIZATION_PATTERN = Pattern(
     r"init_distributed|Initializing TorchBackend|init_process_group|NCCL version|Bootstrap :"
 )
@@ -31,7 +31,7 @@ class SegfaultCudaStubLibrary(Hazard):
         place = field.place if field is not None else None
         if field is None or place is None or "stubs" not in place.text:
             return
-        entry = _STUBS_ENTRY.search(place.text)
+        entry = _STUBS_ENTRY_PATTERN.search(place.text)
         if entry is None:
             return
         start, end = entry.start(1), entry.end(1)
@@ -82,7 +82,7 @@ class SegfaultCudaStubLibrary(Hazard):
 
 def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
     stub = log.find(_STUB_LIBRARY_PATTERN)
-    crashed = log.find(_SEGFAULT) or next((found for found, code in process_exits(log) if code == -11), None)
+    crashed = log.find(_SEGFAULT_PATTERN) or next((found for found, code in process_exits(log) if code == -11), None)
     if stub is not None:
         return stub, Certainty.CERTAIN if crashed else Certainty.LIKELY
     if crashed is None:
@@ -95,4 +95,4 @@ def _find_evidence(log: FailureLog) -> tuple[LineMatch | None, Certainty]:
     return None, Certainty.POSSIBLE
 
 
-_STUBS_ENTRY = Pattern(r"[:=\"']([^:=\"'\s]*/stubs/?)(?:[:\"'\s]|$)")
+_STUBS_ENTRY_PATTERN = Pattern(r"[:=\"']([^:=\"'\s]*/stubs/?)(?:[:\"'\s]|$)")

@@ -37,14 +37,14 @@ class TorchCpuBuildOnGpus(Hazard):
             if nccl and log_mentions(log, self.patterns["windows"]):
                 continue
             # Only the version is certain evidence: plugins for any accelerator use such a build.
-            certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD) and not nccl else Certainty.LIKELY
-            if nccl and not error.frames and not log_mentions(log, _CPU_BUILD):
+            certainty = Certainty.CERTAIN if log_mentions(log, _CPU_BUILD_PATTERN) and not nccl else Certainty.LIKELY
+            if nccl and not error.frames and not log_mentions(log, _CPU_BUILD_PATTERN):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(error, certainty=Certainty.POSSIBLE if is_outside_training(log) else certainty)
             return
 
 
-_CPU_BUILD = Pattern(r"(?i)torch\S{0,3}\s?[=: ]{0,3}\s?\d[\d.]{2,7}\+cpu\b")
+_CPU_BUILD_PATTERN = Pattern(r"(?i)torch\S{0,3}\s?[=: ]{0,3}\s?\d[\d.]{2,7}\+cpu\b")
 _NOT_COMPILED_PATTERN = Pattern(r"^Torch not compiled with CUDA enabled|Distributed package doesn't have NCCL built.in")
 _PLUGINS = ("torch-npu", "habana-torch-plugin", "intel-extension-for-pytorch", "torch-xla", "torch-mlu", "torch-musa")
 

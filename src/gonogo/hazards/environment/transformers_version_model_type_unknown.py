@@ -1,6 +1,6 @@
 from gonogo.evidence.environment.compatibility import releases_with_model_type
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
+from gonogo.hazards.environment._model_names import MODEL_CLASS_PATTERN, MODEL_TYPE_PATTERN, model_type_label
 from gonogo.hazards.environment._surroundings import (
     evidence_text,
     find_line_or_error,
@@ -87,7 +87,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
         )
         if evidence is None:
             return
-        model = MODEL_CLASS.search(evidence_text(evidence))
+        model = MODEL_CLASS_PATTERN.search(evidence_text(evidence))
         if model and model.group(1).startswith("Auto"):
             return  # not a model's own class: transformers 5 removed some of these
         if _UNKNOWN_TOKENIZER_PATTERN.search(evidence_text(evidence)) or model:
@@ -112,7 +112,7 @@ def _certainty_for_key_error(error: LoggedError) -> Certainty | None:
     key = _key_of_error(error)
     last = error.innermost
     if last is None:
-        return Certainty.LIKELY if MODEL_TYPE.search(key) else None
+        return Certainty.LIKELY if MODEL_TYPE_PATTERN.search(key) else None
     if "transformers_modules" in last.path:
         return None
     if error.passes(*_AUTO_CLASS_FRAMES[:2]):
@@ -120,7 +120,7 @@ def _certainty_for_key_error(error: LoggedError) -> Certainty | None:
     if error.passes(*_AUTO_CLASS_FRAMES[2:]) and "/transformers/" in last.path:
         return Certainty.LIKELY
     of_transformers = "/transformers/" in last.path or not last.function
-    return Certainty.POSSIBLE if MODEL_TYPE.search(key) and of_transformers else None
+    return Certainty.POSSIBLE if MODEL_TYPE_PATTERN.search(key) and of_transformers else None
 
 
 def _is_cut_in_type_lookup(error: LoggedError, code: str) -> bool:

@@ -37,7 +37,7 @@ _TIED_KEYS_LIST_PATTERN = Pattern(r"'list' object has no attribute 'keys'")
 _TIED_KEYS_FRAMES = ("_get_tied_weight_keys", "get_expanded_tied_weights_keys", "tied_weight")
 """transformers 5 expects tied weights as a dict, and sets ``all_tied_weights_keys`` in ``post_init``."""
 _ARCHITECTURES_KEY_ERRORS = ("'architectures'", '"architectures"')
-_UNSURE = Pattern(r"\b(?:cpu|cuda|device)\b")
+_UNSURE_PATTERN = Pattern(r"\b(?:cpu|cuda|device)\b")
 
 
 class TransformersVersionRemoteCodeBreak(Hazard):
@@ -73,7 +73,7 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             certainty = _judge_certainty(error)
             if certainty is None or self.patterns["other_cause"].search(error.message):
                 continue
-            if outside or (certainty is Certainty.LIKELY and _UNSURE.search(error.message)):
+            if outside or (certainty is Certainty.LIKELY and _UNSURE_PATTERN.search(error.message)):
                 certainty = Certainty.POSSIBLE
             yield self._build_finding(error, certainty)
             return

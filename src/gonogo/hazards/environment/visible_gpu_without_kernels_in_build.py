@@ -1,7 +1,7 @@
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity
 
-_HIP = Pattern(
+_HIP_PATTERN = Pattern(
     r"invalid kernel file|hipErrorInvalidKernelFile|HIP error: invalid device function|hipErrorNoBinaryForGpu"
 )
 _INTEGRATED_GPU_PATTERN = Pattern(
@@ -11,9 +11,9 @@ _INTEGRATED_GPU_PATTERN = Pattern(
 
 class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
     signs = (
-        Sign(says=_HIP, beside=_INTEGRATED_GPU_PATTERN),
+        Sign(says=_HIP_PATTERN, beside=_INTEGRATED_GPU_PATTERN),
         Sign(says=Pattern(r"no kernel image is available"), beside=_INTEGRATED_GPU_PATTERN),
-        Sign(says=_HIP, certainty=Certainty.POSSIBLE),
+        Sign(says=_HIP_PATTERN, certainty=Certainty.POSSIBLE),
     )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:

@@ -43,13 +43,13 @@ def abbreviate_devices(devices: Sequence[str]) -> str:
     return f"{devices[0]} … {devices[-1]}" if len(devices) > 2 else ", ".join(devices)
 
 
-_DEVICE = lazy_compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
+_DEVICE_PATTERN = lazy_compile(r"device\(type='(\w{1,12})'(?:, index=(\d{1,4}))?\)")
 
 
 def parameter_devices(message: str) -> tuple[str, ...]:
     """The devices of a module's parameters that DistributedDataParallel lists, sorted; empty if it lists none."""
     listed = message.partition("module")[2]
-    found = {(kind, int(index) if index else None) for kind, index in _DEVICE.findall(listed)}
+    found = {(kind, int(index) if index else None) for kind, index in _DEVICE_PATTERN.findall(listed)}
     return tuple(
         kind if index is None else f"{kind}:{index}"
         for kind, index in sorted(found, key=lambda device: (device[0], device[1] or 0))

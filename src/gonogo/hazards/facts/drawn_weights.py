@@ -16,7 +16,7 @@ _UNUSED_WEIGHTS_PATTERN = Pattern(
     r"were not used when initializing (\S+): \[(.*)|([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*UNEXPECTED\b"
 )
 _QUOTED_NAME_PATTERN = Pattern(r"'([\w.]+)'")
-_REPORT = Pattern(r"(\w+) LOAD REPORT from: (\S+)")
+_REPORT_PATTERN = Pattern(r"(\w+) LOAD REPORT from: (\S+)")
 _MISSING_KEY_PATTERN = Pattern(r"([\w.]+(?:\{[^}]*\}[\w.]*)*)\s*\|\s*MISSING\b")
 _MAX_NAMED_PATTERNS = 4
 
@@ -42,7 +42,7 @@ def find_newly_initialized(log: FailureLog) -> Iterator[tuple[LineMatch, list[st
 
 def find_load_report(log: FailureLog) -> tuple[LineMatch, list[str]] | None:
     """The header of transformers 5's table (group 1: the model's class), and the names listed as missing."""
-    report = log.find(_REPORT)
+    report = log.find(_REPORT_PATTERN)
     if report is None:
         return None
     rows = (_MISSING_KEY_PATTERN.search(line.text) for line in log.lines if line.path == report.line.path)

@@ -15,12 +15,12 @@ _DUPLICATE_RANKS_PATTERN = Pattern(
     r"Duplicate GPU detected ?: ?rank (\d+) and rank (\d+) both on (?:CUDA )?device ?(\w*)"
 )
 _DUPLICATE_GPU_PATTERN = Pattern(r"Duplicate GPU detected|Multiple ranks using the same GPU")
-_PROCESSES = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
+_PROCESSES_PATTERN = Pattern(r"(?i)num(?:ber of)?[ _]processes\s*[:=]\s*(\d{1,4})\b|world[_ ]size\s*[:=]\s*(\d{1,4})\b")
 _GPU_COUNT_PATTERN = Pattern(r"(?i)(?:num(?:ber of)?[ _]gpus?|device_count\(?\)?|gpu[ _]count)\s*[:=]\s*(\d{1,4})\b")
-_LOCAL_INDEX = Pattern(r"^Local process index: (\d{1,4})\s*$")
+_LOCAL_INDEX_PATTERN = Pattern(r"^Local process index: (\d{1,4})\s*$")
 _DEVICE_INDEX_PATTERN = Pattern(r"^Device: (?:cuda|npu):(\d{1,4})\s*$")
 _VISIBLE_DEVICES_PATTERN = lazy_compile(r"CUDA_VISIBLE_DEVICES\s*=\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
-_VISIBLE_IN_LOG = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
+_VISIBLE_IN_LOG_PATTERN = Pattern(r"CUDA_VISIBLE_DEVICES\s*[=:]\s*[\"']?(\d{1,3}(?:\s*,\s*\d{1,3})*)")
 
 
 class DuplicateGpu(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def find_duplicate_gpu(log: FailureLog) -> DuplicateGpu | None:
 
 def _device_index_wraps(log: FailureLog) -> bool:
     """True if Accelerate gives a process another GPU than its local rank, so that indices wrap around."""
-    for found in log.find_all(_LOCAL_INDEX):
+    for found in log.find_all(_LOCAL_INDEX_PATTERN):
         for line in log.lines_after(found.line, 2):
             if device := _DEVICE_INDEX_PATTERN.search(line.text):
                 return int(device.group(1)) < int(found.match.group(1))
@@ -76,7 +76,7 @@ def processes_per_node(log: FailureLog) -> int | None:
     """The number of processes per node, from the launch or from the log."""
     if log.setup.processes_per_node is not None:
         return log.setup.processes_per_node
-    found = log.find(_PROCESSES)
+    found = log.find(_PROCESSES_PATTERN)
     return int(next(group for group in found.match.groups() if group)) if found else None
 
 
@@ -85,7 +85,7 @@ def visible_gpu_count(log: FailureLog) -> int | None:
     visible = _VISIBLE_DEVICES_PATTERN.search(log.setup.launch)
     if visible:
         return visible.group(1).count(",") + 1
-    if found := log.find(_VISIBLE_IN_LOG):
+    if found := log.find(_VISIBLE_IN_LOG_PATTERN):
         return str(found.match.group(1)).count(",") + 1
     found = log.find(_GPU_COUNT_PATTERN)
     return int(found.match.group(1)) if found else None

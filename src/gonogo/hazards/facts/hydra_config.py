@@ -14,7 +14,7 @@ from gonogo.evidence.script.script import Script
 
 _CONFIG_SUFFIXES = (".yaml", ".yml")
 _MAX_FILES = 2000
-_WORD = re.compile(r"\w+")
+_WORD_PATTERN = re.compile(r"\w+")
 
 
 def hydra_folder(script: Script) -> Path | None:
@@ -50,7 +50,7 @@ def _names_below(folder: Path) -> frozenset[str]:
     for number, path in enumerate(sorted(folder.rglob("*"))):
         if number > _MAX_FILES:
             raise ValueError(f"{folder}: too many files")
-        found |= set(_WORD.findall(path.name))
+        found |= set(_WORD_PATTERN.findall(path.name))
         if path.suffix in _CONFIG_SUFFIXES and not is_folder(path):
             found |= _names_in(read_bytes(path).decode("utf-8"))
     return frozenset(found)
@@ -75,4 +75,4 @@ def _names_in(text: str) -> set[str]:
             waiting += [(one, of_defaults) for one in node.value]
         elif of_defaults and node is not None:
             words.append(str(node.value))
-    return {word for line in words for word in _WORD.findall(line)}
+    return {word for line in words for word in _WORD_PATTERN.findall(line)}

@@ -56,15 +56,15 @@ _OPTIMIZER_PATH_PATTERN = lazy_compile(
 _QUANTIZATION_PATH_PATTERN = lazy_compile(
     r"bitsandbytes/(?!optim)|auto_gptq|gptqmodel|/awq/|autoawq|eetq|/hqq/|quantizers?/"
 )
-_GRADIENT = lazy_compile(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
-_ADAPTER = lazy_compile(
+_GRADIENT_PATTERN = lazy_compile(r"unscale_and_clip_grads|clip_grad_norm|foreach_reduce|_clip_grads|combined_scale")
+_ADAPTER_PATTERN = lazy_compile(
     r"ranknum|lora_[ABE]\b|lora_embedding|lora_magnitude|ada_?lora|\bia3_l|\bvera_|\bloha_|\blokr_|prompt_encoder|prefix_encoder",
     re.IGNORECASE,
 )
 _ADAPTER_BASE_LAYER_PATTERN = lazy_compile(
     r"transpose\(self\.weight|base_layer\(|_linear\(x\)|super\(\)\.forward|F\.linear\(x, self"
 )
-_ROTARY = lazy_compile(
+_ROTARY_PATTERN = lazy_compile(
     r"apply_\w*rot\w*|rotary|\brope\b|\brope_|\b(?:cos|sin)(?:_cached)?\s*\[|(?:cos|sin)_cached|inv_freq|freqs_cis"
     r"|rotate_half|\*\s*(?:cos|sin)\b",
     re.IGNORECASE,
@@ -217,7 +217,9 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
         innermost = self.frames[-1] if self.frames else None
         near = [_frame_text(frame) for frame in self.innermost_frames]
         first = near[0] if near else ""
-        if self.operator == "grad" or _GRADIENT.search(" ".join((*near, _frame_text(innermost) if innermost else ""))):
+        if self.operator == "grad" or _GRADIENT_PATTERN.search(
+            " ".join((*near, _frame_text(innermost) if innermost else ""))
+        ):
             return MisplacedTensor.GRADIENT
         if "fused_adam" in (self.operator or "") or any(
             _OPTIMIZER_PATH_PATTERN.search(_posix_path(frame)) for frame in self.frames[-6:]
@@ -231,7 +233,7 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
             return MisplacedTensor.ADAPTER
         if self.is_in_speech_output:
             return MisplacedTensor.SUBMODULE
-        if self.cpu_operand != _IDS and any(_ROTARY.search(text) for text in near[:2]):
+        if self.cpu_operand != _IDS and any(_ROTARY_PATTERN.search(text) for text in near[:2]):
             return MisplacedTensor.ROTARY
         if self._indexes_cache and not self.frames:
             return MisplacedTensor.ROTARY
@@ -277,7 +279,7 @@ class LoggedDeviceMismatch(msgspec.Struct, frozen=True, dict=True):
     def _is_in_adapter(self, first_line: str) -> bool:
         if self.cpu_operand in (_IDS, _ACTIVATION):
             return False
-        if _ADAPTER.search(first_line) and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line):
+        if _ADAPTER_PATTERN.search(first_line) and not _ADAPTER_BASE_LAYER_PATTERN.search(first_line):
             return True
         return (
             "peft/tuners/" in first_line

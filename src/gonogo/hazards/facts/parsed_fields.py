@@ -15,7 +15,7 @@ from gonogo.evidence.script.identifiers import identifiers_in, last_name
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable
+from gonogo.hazards.facts.program_parser import LINE_CHANGED_PATTERN, certainly_runs, is_pattern_reachable
 
 _PARSER = "transformers.HfArgumentParser"
 _NO_OPTION = frozenset({"bool", "ClassVar", "InitVar"})
@@ -42,7 +42,7 @@ def required_dataclass_fields(run: Run) -> RequiredDataclassFields | None:
     if launch is None or not launch.options.complete or any(word.value is None for word in launch.options.words):
         return None
     program = run.scripts[0].source.path if run.scripts else ""
-    if not program or may_exist(Path(program).with_suffix(".args")) or is_pattern_reachable(LINE_CHANGED, run):
+    if not program or may_exist(Path(program).with_suffix(".args")) or is_pattern_reachable(LINE_CHANGED_PATTERN, run):
         return None
     for script in run.scripts:
         for call in script.calls("*.parse_args_into_dataclasses"):

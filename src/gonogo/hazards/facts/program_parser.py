@@ -24,12 +24,12 @@ _HARMLESS_METHODS = frozenset(
 )
 """Methods of a parser that let it accept nothing more than what ``add_argument`` says."""
 _HARMLESS_CALLEES = frozenset({"print", "isinstance", "type", "id", "repr", "str", "hasattr", "super"})
-LINE_CHANGED = re.compile(
+LINE_CHANGED_PATTERN = re.compile(
     rb"sys\.argv\s*(?:\[[^\]\n]*\]\s*)?(?:=(?!=)|\+=)|sys\.argv\.(?!index\b|count\b|copy\b)|del\s+sys\.argv"
     rb"|=\s*sys\.argv\s*$|from\s+sys\s+import[^\n]*argv",
     re.MULTILINE,
 )
-_FURTHER = re.compile(
+_FURTHER_PATTERN = re.compile(
     rb"\b(?:parse_known_args|parse_known_intermixed_args|add_subparsers|fromfile_prefix_chars|prefix_chars|REMAINDER"
     rb"|conflict_handler|_actions|_option_string_actions)\b"
 )
@@ -110,7 +110,11 @@ def program_parser(run: Run) -> ProgramParser | None:
     ]
     parses = [call for call in parses if _parses_command_line(call)]
     made = [call for one in scripts for call in one.calls("argparse.ArgumentParser")]
-    if not made or not parses or any(is_pattern_reachable(pattern, run) for pattern in (_FURTHER, LINE_CHANGED)):
+    if (
+        not made
+        or not parses
+        or any(is_pattern_reachable(pattern, run) for pattern in (_FURTHER_PATTERN, LINE_CHANGED_PATTERN))
+    ):
         return None
     own = {each.name for one in scripts for each in (*one.functions, *one.classes)}
     if any(next(one.subclasses("argparse.ArgumentParser"), None) is not None for one in scripts):

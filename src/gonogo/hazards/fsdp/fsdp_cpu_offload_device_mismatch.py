@@ -20,7 +20,7 @@ _TENSOR_ASSIGNMENT_PATTERN = Pattern(
     r"|Attempted to set the storage of a tensor on device .cpu\b.{1,3} to a storage on different device"
     r"|Attempted to set the storage of a tensor on device .{1,12} to a storage on different device .cpu\b"
 )
-_CPU_COLLECTIVE = Pattern(r"No backend type associated with device type cpu")
+_CPU_COLLECTIVE_PATTERN = Pattern(r"No backend type associated with device type cpu")
 # The flat parameter of an inner module is already on the CPU when the root checks it (torch before 2.0).
 _DEVICE_ID_PATTERN = Pattern(r"given device_id argument cuda:\d+, but is on cpu")
 _CPU_SHARD_ASSERTION_PATTERN = Pattern(r"(?:_fp32_shard|_local_shard|\bp)\.device == torch\.device\(.cpu.\)")
@@ -141,7 +141,7 @@ def _judge_certainty(error: LoggedError, log: FailureLog) -> Certainty | None:
             if _CPU_SHARD_ASSERTION_PATTERN.search(code) or "cpu" in error.message.lower()
             else Certainty.LIKELY
         )
-    if _CPU_COLLECTIVE.search(error.message) and (inside or uses_fsdp(log)):
+    if _CPU_COLLECTIVE_PATTERN.search(error.message) and (inside or uses_fsdp(log)):
         offloads = log.find(_OFFLOAD_PATTERN) is not None or log.setup.mentions(_OFFLOAD_PATTERN.text)
         return Certainty.LIKELY if offloads or inside else Certainty.POSSIBLE
     return None

@@ -10,7 +10,7 @@ _AUTO_WRAP_FRAMES = (
     ("accelerate/accelerator.py", "set_auto_wrap_policy"),
     ("peft/utils/other.py", "fsdp_auto_wrap_policy"),
 )
-_CLASS = Pattern(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{1,100})['\"]? in the model")
+_CLASS_PATTERN = Pattern(r"Could not find the transformer layer (?:class|cls) ['\"]?(\w{1,100})['\"]? in the model")
 _WRAP_CLASS_SETTING_PATTERN = Pattern(r"transformer_layer_cls_to_wrap['\"]?\s*[=: ]\s*['\"\[]*([A-Za-z]\w{1,100})")
 
 # The layers of transformers' architectures (their _no_split_modules), by the part of the class's name before "For".
@@ -64,7 +64,7 @@ class FsdpWrapClassNotFound(Hazard):
         )
         if evidence is None:
             return
-        named = _CLASS.search(matched_text(log, evidence)) or _WRAP_CLASS_SETTING_PATTERN.search(
+        named = _CLASS_PATTERN.search(matched_text(log, evidence)) or _WRAP_CLASS_SETTING_PATTERN.search(
             f"{log.setup.launch}\n{log.setup.script}"
         )
         # A truncated traceback lacks its last line; these functions raise no other error.

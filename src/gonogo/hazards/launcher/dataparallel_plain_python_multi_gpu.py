@@ -16,7 +16,9 @@ _REPLICA_ERROR_PATTERN = Pattern(
     r"|Input type .{0,60} and (?:weight|bias) type|'NoneType' object has no attribute 'device'|illegal memory access"
     r"|inconsistent tensor size|Gather function not implemented for CPU tensors|CUBLAS|must be on the current device"
 )
-_SHAPES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)")
+_SHAPES_PATTERN = Pattern(
+    r"mat1 and mat2 shapes cannot be multiplied \((?P<rows>\d+)x(?P<a>\d+) and (?P<b>\d+)x(?P<c>\d+)\)"
+)
 _SHAPE_ERROR_WITHOUT_SHAPES_PATTERN = Pattern(r"(?i)mat1 and mat2 shapes cannot be multiplied\W*$")
 _MODEL_SPLIT_WORDS = (b"device_map", b"CUDA_VISIBLE_DEVICES", b"is_parallelizable")
 _USER_ERROR_TYPES = ("OutOfMemoryError", "KeyError", "ValueError", "TypeError", "AttributeError", "IndexError")
@@ -87,10 +89,12 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 return error, Certainty.CERTAIN
         plain = is_single_process_multi_gpu(log)
         for error in log.errors:
-            if (shapes := _SHAPES.search(error.message)) and _are_outlier_column_shapes(shapes.groups()):
+            if (shapes := _SHAPES_PATTERN.search(error.message)) and _are_outlier_column_shapes(shapes.groups()):
                 sure = error.passes("bitsandbytes") or not error.frames or plain
                 return error, Certainty.LIKELY if sure else Certainty.POSSIBLE
-            if plain and (self.patterns["dtype_mismatch"].search(error.message) or _SHAPES.search(error.message)):
+            if plain and (
+                self.patterns["dtype_mismatch"].search(error.message) or _SHAPES_PATTERN.search(error.message)
+            ):
                 return error, Certainty.LIKELY
             if (
                 plain is None

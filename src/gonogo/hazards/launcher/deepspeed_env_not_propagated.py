@@ -5,11 +5,13 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
-_NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
-_NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
-_NODE = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
+_NO_GPUS_PATTERN = Pattern(
+    r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available"
+)
+_NCCL_WITHOUT_GPUS_PATTERN = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
+_NODE_PATTERN = Pattern(r"^([A-Za-z][\w-]{0,60}\d[\w.-]{0,60}|\d{1,3}(?:\.\d{1,3}){3}): ")
 _MULTI_NODE_SETUP_PATTERN = r"--hostfile[= ]|--num_nodes[= ][2-9]|deepspeed_multinode_launcher|--force_multi"
-_NO_HOSTFILE = Pattern(r"Unable to find hostfile, will proceed with training with local resources only")
+_NO_HOSTFILE_PATTERN = Pattern(r"Unable to find hostfile, will proceed with training with local resources only")
 
 
 class DeepspeedEnvNotPropagated(Hazard):
@@ -49,7 +51,7 @@ class DeepspeedEnvNotPropagated(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """GPUs, variables or libraries missing on other nodes that the launcher started."""
-        no_gpus, missing = log.find(_NO_GPUS), log.find(self.patterns["missing_variable"])
+        no_gpus, missing = log.find(_NO_GPUS_PATTERN), log.find(self.patterns["missing_variable"])
         if no_gpus is None and missing is None:
             return
         several = (
@@ -57,9 +59,9 @@ class DeepspeedEnvNotPropagated(Hazard):
             or log.setup.mentions(_MULTI_NODE_SETUP_PATTERN)
             or len(_logged_nodes(log)) > 1
         )
-        if log.find(_NO_HOSTFILE) is not None and len(_logged_nodes(log)) < 2 and not log.has("pdsh"):
+        if log.find(_NO_HOSTFILE_PATTERN) is not None and len(_logged_nodes(log)) < 2 and not log.has("pdsh"):
             several = False
-        if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS.search(no_gpus.text)):
+        if no_gpus is not None and (several or _NCCL_WITHOUT_GPUS_PATTERN.search(no_gpus.text)):
             yield self._missing_variable_finding(no_gpus, Certainty.LIKELY if several else Certainty.POSSIBLE)
         elif missing is not None and several and _on_remote_nodes_only(log, missing):
             yield self._missing_variable_finding(missing, Certainty.LIKELY)
@@ -88,7 +90,7 @@ def _node_of_line(line: LogLine) -> str | None:
     """The node in pdsh's prefix of a line, even if too few lines have it for the parser to strip it."""
     if line.node is not None:
         return line.node
-    prefix = _NODE.match(line.text)
+    prefix = _NODE_PATTERN.match(line.text)
     return prefix.group(1) if prefix else None
 
 

@@ -3,9 +3,9 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.launch_facts import is_plain_python
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
-_MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
+_MPI4PY_PATTERN = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _MPI_DISCOVERY_PATTERN = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
-_DEEPSPEED = Pattern(r"(?i)deepspeed")
+_DEEPSPEED_PATTERN = Pattern(r"(?i)deepspeed")
 _OTHER_LAUNCH_WORDS = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
@@ -44,8 +44,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """mpi4py missing in DeepSpeed's MPI discovery; less certain without frames; not in the user's own import."""
-        error = next(log.errors_of(says=_MPI4PY), None)
-        line = log.find(_MPI4PY)
+        error = next(log.errors_of(says=_MPI4PY_PATTERN), None)
+        line = log.find(_MPI4PY_PATTERN)
         found = error or line
         discovers = log.find(_MPI_DISCOVERY_PATTERN) is not None or log.passes("mpi_discovery", "deepspeed/comm")
         if found is None or line is None:
@@ -56,7 +56,7 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
         own = innermost is not None and not is_library_path(innermost.path) and "deepspeed" not in innermost.path
         if (library and not discovers) or (own and not discovers):
             return
-        spoken = log.find(_DEEPSPEED) is not None or log.setup.mentions("(?i)deepspeed")
+        spoken = log.find(_DEEPSPEED_PATTERN) is not None or log.setup.mentions("(?i)deepspeed")
         yield self._build_finding(
             found, Certainty.CERTAIN if discovers or spoken else Certainty.LIKELY, self.texts["missing_module_cause"]
         )

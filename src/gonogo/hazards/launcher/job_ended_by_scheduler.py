@@ -1,7 +1,9 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Findings, Hazard, Pattern, translated
 
-_CANCELLED = Pattern(r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)")
+_CANCELLED_PATTERN = Pattern(
+    r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)"
+)
 _CAUSES_AND_CURES = {
     "TIME LIMIT": (
         translated("its time limit was reached"),
@@ -35,7 +37,7 @@ _STATE_SYNONYMS = {
 class JobEndedByScheduler(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """Slurm's own message, or the job's state as ``sacct`` prints it."""
-        found = log.find(_CANCELLED)
+        found = log.find(_CANCELLED_PATTERN)
         if found is None and log.has("JobID"):
             found = log.find(self.patterns["sacct_state"])
         if found is None:

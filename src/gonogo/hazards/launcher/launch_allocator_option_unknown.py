@@ -13,7 +13,7 @@ _KNOWN_OPTIONS = split_words(
     throw_on_cudamalloc_oom
     """
 )
-_OPTION = Pattern(r"(?:[^,\[]|\[[^\]]*\]?)+")
+_OPTION_PATTERN = Pattern(r"(?:[^,\[]|\[[^\]]*\]?)+")
 _VERSIONS_WITH_OPTION = {"expandable_segments": ">=2.1"}
 _OPTION_CORRECTIONS = {
     "max_split_size": "max_split_size_mb",
@@ -96,4 +96,4 @@ def _option_place(field: Field, part: str) -> Place | None:
 
 def _split_allocator_options(value: str) -> list[str]:
     """The options, separated by commas outside brackets (``roundup_power2_divisions:[256:1,512:2]``)."""
-    return [option for found in _OPTION.finditer(value) if (option := found.group(0).strip())]
+    return [option for found in _OPTION_PATTERN.finditer(value) if (option := found.group(0).strip())]

@@ -7,7 +7,7 @@ from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _OPTION_LINE_PATTERN = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
-_BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
+_BACKSLASH_AND_BLANKS_PATTERN = Pattern(r"\\[ \t]+$")
 _EMPTY_LINE = translated("an empty line interrupts it")
 _COMMENT_LINE = translated("a comment line interrupts it")
 _COMMENT_AFTER = translated("a comment follows its backslash")
@@ -92,7 +92,7 @@ def _find_breaks(number: int, launch: Launch) -> Iterator[_ContinuationBreak]:
                 continue
             at = between[0].place()
             what = _EMPTY_LINE if not comments or between[0].text.strip() == "" else _COMMENT_LINE
-        elif _BACKSLASH_AND_BLANKS.search(line.code):
+        elif _BACKSLASH_AND_BLANKS_PATTERN.search(line.code):
             edits.append(line.place(len(code), len(line.text)).edit(""))
             what = _TRAILING_WHITESPACE if line.comment is None else _COMMENT_AFTER
         elif between:

@@ -9,7 +9,7 @@ from gonogo.finding.errors import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _MAX_SHOWN = 10
-_ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
+_ENTRY_PATTERN = Pattern(r"^(\S+)\s+slots=(\d+)")
 
 
 class LaunchHostfileUnusable(Hazard):
@@ -140,7 +140,7 @@ def _parse_hostfile(source: SourceFile) -> tuple[list[tuple[Place, Text]], dict[
         offset += len(data)
         if not text or text.startswith("#"):
             continue
-        match = _ENTRY.search(text)
+        match = _ENTRY_PATTERN.search(text)
         if match is None:
             problems.append((place, Text(f"`{text[:60]}` is not NAME slots=N", f"`{text[:60]}` 不是 名称 slots=N")))
         elif match.group(1) in hosts:

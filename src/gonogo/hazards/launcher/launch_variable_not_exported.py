@@ -11,7 +11,7 @@ _ASSIGNMENT_LINE_PATTERN = Pattern(
     r"""^[ \t]*(?:[A-Za-z_]\w*=(?:"[^"\n]*"|'[^'\n]*'|\$\([^()\n]*\)|[^\s"'`;&|()<>#]*)[ \t]*)+$"""
 )
 _ASSIGNED_NAME_PATTERN = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
-_EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
+_EXPORTS_ALL_PATTERN = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
 class _ShellAssignments(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class LaunchVariableNotExported(Hazard):
             if assignments.place.start >= command.start:
                 break
             names = [name for name in assignments.names if self._is_not_exported(name, launch, text, assignments)]
-            if not names or _EXPORTS_ALL.search(text):
+            if not names or _EXPORTS_ALL_PATTERN.search(text):
                 continue
             cut = _empty_lines(assignments, command.start)
             yield self.finding(

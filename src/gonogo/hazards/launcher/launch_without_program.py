@@ -8,7 +8,7 @@ _PROGRAM_ARGUMENT_NAMES = {
     "accelerate": "training_script",
     "deepspeed": "user_script",
 }
-_REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
+_REQUIRED_PATTERN = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
 _HELP_OPTIONS = ("help", "h", "version")
 
 
@@ -28,7 +28,7 @@ class LaunchWithoutProgram(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A launcher's error about the missing program."""
-        line = log.find(_REQUIRED)
+        line = log.find(_REQUIRED_PATTERN)
         if line is not None:
             yield self.log_finding(
                 line,

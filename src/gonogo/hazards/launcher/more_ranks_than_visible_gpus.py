@@ -7,7 +7,7 @@ from gonogo.hazards.facts.duplicate_gpu import find_duplicate_gpu, processes_per
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
-_ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
+_ASKED_FOR_PATTERN = Pattern(r"device (\d{1,4}) was asked for")
 _INVALID_ORDINAL_PATTERN = Pattern(
     r"CUDA error: invalid device ordinal|invalid device ordinal|But your machine only has"
 )
@@ -134,7 +134,7 @@ def _certainty_of_too_few_gpus(
 def _uses_local_rank(failed_group: FailedRanks) -> bool:
     """True if ``set_device`` got the local rank: any other index is named in the script."""
     setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed_group.failure.frames[-3:])
-    asked = _ASKED_FOR.search(failed_group.failure.message)
+    asked = _ASKED_FOR_PATTERN.search(failed_group.failure.message)
     own = int(asked.group(1)) == failed_group.first.local_rank if asked else failed_group.first.local_rank > 0
     return setting and own
 

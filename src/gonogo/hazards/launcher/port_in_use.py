@@ -7,8 +7,8 @@ from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _ADDRESS_IN_USE_PATTERN = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
-_OTHER_REASON = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
-_PORT = Pattern(
+_OTHER_REASON_PATTERN = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")
+_PORT_PATTERN = Pattern(
     r"port:? ?`?(\d{2,5})\b|\[?::\]?:(\d{2,5})\b|0\.0\.0\.0:(\d{2,5})\b|:(\d{4,5})\b|\('[\w.:]*', (\d{2,5})\)"
 )
 _REMOTE_LAUNCHER_PATTERN = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
@@ -55,7 +55,7 @@ class PortInUse(Hazard):
         """An error of the store or the launcher that it cannot listen on its port, but not a web server's."""
         found = log.find(self.patterns["in_use"])
         certainty = Certainty.CERTAIN
-        if found is not None and _OTHER_REASON.search(found.text):
+        if found is not None and _OTHER_REASON_PATTERN.search(found.text):
             return
         if found is None:
             found = log.find(_ADDRESS_IN_USE_PATTERN)
@@ -92,7 +92,7 @@ class PortInUse(Hazard):
 
 
 def _find_port(text: str) -> str | None:
-    found = _PORT.search(text)
+    found = _PORT_PATTERN.search(text)
     return next((group for group in found.groups() if group), None) if found else None
 
 

@@ -9,7 +9,12 @@ from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.facts.nearest import find_similar_file_name
-from gonogo.hazards.facts.program_parser import LINE_CHANGED, certainly_runs, is_pattern_reachable, program_parser
+from gonogo.hazards.facts.program_parser import (
+    LINE_CHANGED_PATTERN,
+    certainly_runs,
+    is_pattern_reachable,
+    program_parser,
+)
 from gonogo.hazards.facts.program_words import argv_index, program_argv
 from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
 
@@ -23,7 +28,7 @@ _READERS = {
 }
 """What opens a file, and the name of the parameter that says which."""
 _LOOKS = ("*.exists", "*.isfile", "*.is_file", "*.isdir", "*.is_dir", "*.access")
-_TO_FILL_IN = re.compile(r"(?i)(?:^|[/_.-])(?:your|my|path[/_]to|xxx+)(?:[/_.-]|$)|[<>{}*]")
+_TO_FILL_IN_PATTERN = re.compile(r"(?i)(?:^|[/_.-])(?:your|my|path[/_]to|xxx+)(?:[/_.-]|$)|[<>{}*]")
 
 
 class ProgramConfigNotFound(Hazard):
@@ -31,14 +36,14 @@ class ProgramConfigNotFound(Hazard):
         """A missing config file that an argument names, and code that certainly opens it."""
         if launch.framework is not None or launch.in_container or launch.made_before or launch.never is not None:
             return
-        if not launch.cwd_known or not run.scripts or is_pattern_reachable(LINE_CHANGED, run):
+        if not launch.cwd_known or not run.scripts or is_pattern_reachable(LINE_CHANGED_PATTERN, run):
             return
         for number, word in enumerate(launch.options.words, start=1):
             text = word.value
             if text is None:
                 return
             name, equals, value = text.partition("=") if text.startswith("--") else ("", "", text)
-            if not value.endswith(_SUFFIXES) or value.startswith(("/", "~")) or _TO_FILL_IN.search(value):
+            if not value.endswith(_SUFFIXES) or value.startswith(("/", "~")) or _TO_FILL_IN_PATTERN.search(value):
                 continue
             path = Path(os.path.normpath(launch.cwd / value))
             if may_exist(path) or launch.copied or is_left_to_users(str(path)):

@@ -20,17 +20,17 @@ _OUT_OF_MEMORY_PATTERN = Pattern(
     r"(?:CUDA|HIP|NPU|XPU|MUSA|MLU) (?:error: )?out of memory|CUDA_ERROR_OUT_OF_MEMORY|cuda runtime error \(2\)"
     r"|CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED|\bEL0004\b|NPU memory is not enough"
 )
-_ALLOC_FAILED = lazy_compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
+_ALLOC_FAILED_PATTERN = lazy_compile(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED")
 _HOST_ALLOCATION_PATTERN = lazy_compile(r"DefaultCPUAllocator|[Uu]nable to allocate .{1,60} for an array|^$")
 _HOST_MEMORY_PATTERN = lazy_compile(r"(?i)\b(?:cpu|host|system|ram)\b|内存|oom[-_ ]?kill")
 
 _SIZE = r"(?<!\d)(\d{1,20}(?:\.\d{1,20})?) ?([KMGT]?)i?(?:B|bytes)"
 _REQUESTED_SIZE_PATTERN = lazy_compile(rf"Tried to allocate {_SIZE}")
-_CAPACITY = lazy_compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
-_ALLOCATED = lazy_compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
+_CAPACITY_PATTERN = lazy_compile(rf"{_SIZE} total capacity|total capaci?ty of {_SIZE}")
+_ALLOCATED_PATTERN = lazy_compile(rf"{_SIZE} already allocated|Of the allocated memory {_SIZE} is allocated")
 _UNALLOCATED_SIZE_PATTERN = lazy_compile(rf"and {_SIZE} is reserved by PyTorch but unallocated")
-_RESERVED = lazy_compile(rf"{_SIZE} reserved in total")
-_OTHER_PROCESS = lazy_compile(rf"Process \d+ has {_SIZE} memory in use")
+_RESERVED_PATTERN = lazy_compile(rf"{_SIZE} reserved in total")
+_OTHER_PROCESS_PATTERN = lazy_compile(rf"Process \d+ has {_SIZE} memory in use")
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _GIB = 1 << 30
 
@@ -80,7 +80,7 @@ _MAX_MESSAGE_LENGTH = 8000
 _ACCUMULATED_OUTPUTS_PATTERN = lazy_compile(
     r"\b(?:preds|labels|logits)(?:_host)? = .{0,60}(?:torch\.cat\(|nested_concat\()"
 )
-_MOVES_MODEL = lazy_compile(
+_MOVES_MODEL_PATTERN = lazy_compile(
     r"(?i)(?:model|module)\w*\.(?:cuda\(|to\((?:device|['\"]cuda|args\.device|local_rank|self\.device))"
 )
 _OPTIMIZER_PATH_PATTERN = lazy_compile(
@@ -93,7 +93,9 @@ _TRAINING_PATTERN = Pattern(
 )
 _TRAINING_SETUP = r"(?i)train|sft|finetun|deepspeed|torchrun|zero_optimization|lora"
 
-_STEPS_DONE = Pattern(r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b")
+_STEPS_DONE_PATTERN = Pattern(
+    r"'loss': ?[\d.n]|\b[1-9]\d*/\d+ \[\d+:\d+|\b(?:step|iter(?:ation)?)s?[ :=]+[1-9]\d*\b.*\bloss\b"
+)
 _EVALUATION_PATTERN = Pattern(
     r"\*\*\* Running (?:Evaluation|Prediction)|(?i:^\s*(?:evaluat\w*|validat\w*)\b.{0,40}\d+%)"
 )
@@ -326,7 +328,7 @@ def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:
         also = (ACTIVATIONS,) if function in _OPTIMIZER_STEP_FUNCTIONS else ()
     else:
         also = (STATES,)
-    if _ALLOC_FAILED.search(message) and not _REQUESTED_SIZE_PATTERN.search(message):
+    if _ALLOC_FAILED_PATTERN.search(message) and not _REQUESTED_SIZE_PATTERN.search(message):
         certainty = Certainty.POSSIBLE
     return _make_shortage(error, kind, certainty, also, frame, message)
 
@@ -350,7 +352,7 @@ def _kind_by_frames(error: LoggedError) -> tuple[str | None, LogFrame | None]:
             return STATES, frame
         if function in _FORWARD_BACKWARD_FUNCTIONS or ".backward(" in frame.code or "loss = " in frame.code:
             return ACTIVATIONS, frame
-        if _MOVES_MODEL.search(frame.code) or "optimizer.step(" in frame.code:
+        if _MOVES_MODEL_PATTERN.search(frame.code) or "optimizer.step(" in frame.code:
             return STATES, frame
     return None, None
 
@@ -370,7 +372,8 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
     kind = _kind_by_surroundings(log, at)
     certainty = Certainty.LIKELY
     requested, capacity, allocated = (
-        _bytes_in_message(pattern, message) for pattern in (_REQUESTED_SIZE_PATTERN, _CAPACITY, _ALLOCATED)
+        _bytes_in_message(pattern, message)
+        for pattern in (_REQUESTED_SIZE_PATTERN, _CAPACITY_PATTERN, _ALLOCATED_PATTERN)
     )
     if kind != EVALUATION and _is_full_fp32_copy(requested, allocated):
         kind = STATES
@@ -380,7 +383,7 @@ def _shortage_from_line(log: FailureLog, evidence: LoggedError | LineMatch, mess
         full = capacity and allocated and allocated > 0.85 * capacity
         small = requested is not None and requested <= _GIB // 4
         kind, certainty = (STATES if full and small else ACTIVATIONS), Certainty.POSSIBLE
-    elif _ALLOC_FAILED.search(message) and requested is None and kind != EVALUATION:
+    elif _ALLOC_FAILED_PATTERN.search(message) and requested is None and kind != EVALUATION:
         certainty = Certainty.POSSIBLE
     also = tuple(other for other in (ACTIVATIONS, STATES) if other != kind)
     return _make_shortage(evidence, kind, certainty, also, None, message)
@@ -403,7 +406,7 @@ def _kind_by_surroundings(log: FailureLog, log_line: LogLine) -> str | None:
     for line in reversed(log.lines_before(log_line, 60)):
         for pattern, kind in (
             (_EVALUATION_PATTERN, EVALUATION),
-            (_STEPS_DONE, ACTIVATIONS),
+            (_STEPS_DONE_PATTERN, ACTIVATIONS),
             (_LOADING_PATTERN, STATES),
         ):
             if pattern.search(line.text):
@@ -423,7 +426,13 @@ def _make_shortage(
     message = message[:_MAX_MESSAGE_LENGTH]
     requested, capacity, allocated, unused, reserved = (
         _bytes_in_message(pattern, message)
-        for pattern in (_REQUESTED_SIZE_PATTERN, _CAPACITY, _ALLOCATED, _UNALLOCATED_SIZE_PATTERN, _RESERVED)
+        for pattern in (
+            _REQUESTED_SIZE_PATTERN,
+            _CAPACITY_PATTERN,
+            _ALLOCATED_PATTERN,
+            _UNALLOCATED_SIZE_PATTERN,
+            _RESERVED_PATTERN,
+        )
     )
     if unused is None and reserved is not None and allocated is not None:
         unused = reserved - allocated
@@ -433,7 +442,7 @@ def _make_shortage(
 
 def _bytes_of_other_processes(message: str, own_usage: float) -> float | None:
     """Memory of the listed processes without this one, which a container lists under an unknown PID."""
-    listed = sorted(_parse_size(found.groups()) for found in _OTHER_PROCESS.finditer(message))
+    listed = sorted(_parse_size(found.groups()) for found in _OTHER_PROCESS_PATTERN.finditer(message))
     if listed and "this process has" not in message:
         mine = next((one for one in listed if one >= own_usage), listed[-1])
         listed.remove(mine)

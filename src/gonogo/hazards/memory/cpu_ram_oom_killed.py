@@ -46,7 +46,7 @@ _ALLOCATION_FAILED_PATTERN = Pattern(
 _MAP_WORKER_DIED_PATTERN = Pattern(r"One of the subprocesses has abruptly died during map operation")
 _LOADING_PATTERN = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension module|from_pretrained")
 
-_SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
+_SLURM_SIZE_PATTERN = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
 _BYTES_PER_UNIT = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -269,5 +269,5 @@ def _describe_last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Tex
 
 
 def _slurm_bytes(text: str) -> int:
-    match = _SLURM_SIZE.search(text)
+    match = _SLURM_SIZE_PATTERN.search(text)
     return int(float(match.group(1)) * _BYTES_PER_UNIT[(match.group(2) or "m").lower()]) if match else 0

@@ -26,10 +26,12 @@ _SHM_ERROR_PATTERN = Pattern(
     r"|\(28\))|shm_open.*No space left|SemLock\(.{0,80}(?:\[Errno 28\]|No space "
     r"left)|/dev/shm/(?:torch_|psm_|sem\.|pym-).*No space left"
 )
-_NO_SPACE = Pattern(r"\[Errno 28\]|No space left on device")
-_BUS_ERROR = Pattern(r"(?i:\bbus error\b)|SIGBUS|signal 7 \(")
-_MMAP = Pattern(r"unable to mmap \d+ bytes from file </?torch_|DataLoader worker \(pid\(s\) .*\) exited unexpectedly")
-_DISK = Pattern(r"(?i)sav(?:e|ing)|checkpoint|download|\bcache|\bdisk\b|保存|下载|磁盘")
+_NO_SPACE_PATTERN = Pattern(r"\[Errno 28\]|No space left on device")
+_BUS_ERROR_PATTERN = Pattern(r"(?i:\bbus error\b)|SIGBUS|signal 7 \(")
+_MMAP_PATTERN = Pattern(
+    r"unable to mmap \d+ bytes from file </?torch_|DataLoader worker \(pid\(s\) .*\) exited unexpectedly"
+)
+_DISK_PATTERN = Pattern(r"(?i)sav(?:e|ing)|checkpoint|download|\bcache|\bdisk\b|保存|下载|磁盘")
 _SHARED_MEMORY_FRAMES = (
     "SemLock", "multiprocessing/synchronize.py", "multiprocessing/shared_memory.py", "_share_filename_cpu_",
     "_share_fd_cpu_", "_new_shared", "multiprocessing/heap.py", "reduce_storage",
@@ -124,18 +126,18 @@ def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Cer
     if says := next(log.errors_of(says=_SHM_ERROR_PATTERN), None) or log.find(_SHM_ERROR_PATTERN):
         return says, Certainty.CERTAIN
     bare = None
-    for error in log.errors_of(says=_NO_SPACE):
+    for error in log.errors_of(says=_NO_SPACE_PATTERN):
         if error.passes(*_SHARED_MEMORY_FRAMES):
             return error, Certainty.CERTAIN
         if not error.frames and error.type == "OSError":
             bare = error
     root = any(error.role is Role.ROOT for error in log.errors)
-    if bus := log.find(_BUS_ERROR) or next((found for found, code in process_exits(log) if code == -7), None):
+    if bus := log.find(_BUS_ERROR_PATTERN) or next((found for found, code in process_exits(log) if code == -7), None):
         return bus, Certainty.POSSIBLE if root else Certainty.LIKELY
-    if mapped := log.find(_MMAP):
+    if mapped := log.find(_MMAP_PATTERN):
         return mapped, Certainty.POSSIBLE
     if bare is not None and not log.passes("save", "write", "download"):
-        small = _has_default_shm_size(log) and log.find(_DISK) is None
+        small = _has_default_shm_size(log) and log.find(_DISK_PATTERN) is None
         return bare, Certainty.LIKELY if small else Certainty.POSSIBLE
     return None, Certainty.POSSIBLE
 

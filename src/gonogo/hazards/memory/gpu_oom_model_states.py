@@ -108,13 +108,13 @@ class GpuOomModelStates(Hazard):
         yield translated("Use more GPUs, or GPUs with more memory")
 
 
-_ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")
+_ADAPTERS_PATTERN = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")
 _FULL_FINE_TUNING_PATTERN = r"(?i)finetuning_type[:= ]+full|train_type[ =:]+full|tuner_type[ =:]+full"
 
 
 def _trains_adapters(log: FailureLog) -> bool:
     """True if the log or the setup mentions adapters but not training all weights."""
-    spoken = log.find(_ADAPTERS) is not None or log.setup.mentions(r"(?i)\bq?lora|peft|--use_peft|adapter")
+    spoken = log.find(_ADAPTERS_PATTERN) is not None or log.setup.mentions(r"(?i)\bq?lora|peft|--use_peft|adapter")
     return spoken and not log.setup.mentions(_FULL_FINE_TUNING_PATTERN)
 
 

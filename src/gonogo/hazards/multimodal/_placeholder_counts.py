@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.evidence.log.failure_log import LineMatch, LoggedError
 from gonogo.hazards.rule import Field, Pattern, Run
 
-MISMATCH = Pattern(
+MISMATCH_PATTERN = Pattern(
     r"(?:[Ii]mage|[Vv]ideo|[Aa]udio)s? (?:features|embeds)(?: and|,?) (?:image |video |audio )?tokens do not match"
     r"(?:[:,]? (?:image )?tokens: ?(?P<tokens>\d+),? (?:image )?features:? ?(?P<features>\d+))?"
     r"|Attempted to assign (?P<given>[\d +=]+?) multimodal tokens to (?P<places>\d+) placeholders"
@@ -18,7 +18,7 @@ POSITIONS_MISMATCH_PATTERN = Pattern(
 """Qwen-VL's three rows of position IDs, computed from the image sizes, do not match the number of tokens."""
 CUTOFF_ROUNDING = 64
 """Length limits are multiples of this; the lengths of sequences that were not truncated rarely are."""
-LIMIT = Pattern(
+LIMIT_PATTERN = Pattern(
     r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
 )
 """A length limit, as launches and configs write it."""
@@ -31,7 +31,7 @@ PIXELS_PER_TOKEN = 32 * 32
 def token_and_feature_counts(evidence: LineMatch | LoggedError) -> tuple[int, int] | None:
     """The tokens in the text and the features of the images; None if the message doesn't have both."""
     text = evidence.text if isinstance(evidence, LineMatch) else evidence.message
-    match = MISMATCH.search(text)
+    match = MISMATCH_PATTERN.search(text)
     if match is None:
         return None
     groups = match.groupdict()

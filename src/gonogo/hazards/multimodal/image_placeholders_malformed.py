@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH, token_and_feature_counts
+from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH_PATTERN, token_and_feature_counts
 from gonogo.hazards.rule import Certainty, Pattern, Text
 
 _COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
@@ -31,14 +31,14 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         ),
         Sign(types=("",), frames=(("get_rope_index",), ("grid_thw[",)), certainty=Certainty.POSSIBLE),
         Sign(Pattern(r"Assertion `totalElements <= srcSize` failed"), Certainty.POSSIBLE),
-        Sign(MISMATCH),
+        Sign(MISMATCH_PATTERN),
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """A few extra tokens are stray placeholders; fewer tokens than features are more likely due to truncation."""
         if isinstance(evidence, LoggedError) and "too many indices" in evidence.message:
             return None  # a mask of another shape, which is not about placeholders
-        if sign.says is not MISMATCH:
+        if sign.says is not MISMATCH_PATTERN:
             return sign.certainty
         counts = token_and_feature_counts(evidence)
         if counts is None:

@@ -4,8 +4,8 @@ from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_in_e
 from gonogo.hazards.multimodal._placeholder_counts import (
     CUTOFF_ROUNDING,
     FEW,
-    LIMIT,
-    MISMATCH,
+    LIMIT_PATTERN,
+    MISMATCH_PATTERN,
     PIXELS_PER_TOKEN,
     POSITIONS_MISMATCH_PATTERN,
     first_known_argument,
@@ -20,7 +20,7 @@ class ImageTokensTruncated(LoggedHazard):
             Pattern(r"Likely due to `?truncation=|Mismatch in `\w+` token count between text and `input_ids`"),
             Certainty.CERTAIN,
         ),
-        Sign(MISMATCH),
+        Sign(MISMATCH_PATTERN),
         Sign(
             Pattern(
                 r"number of (?:image|video) tokens is \d+ while the number of (?:image|video)s? given to the model is"
@@ -38,8 +38,12 @@ class ImageTokensTruncated(LoggedHazard):
             needed, kept = (int(match.group(name)) for name in ("needed", "kept")) if match is not None else (0, 0)
             if needed <= kept:
                 return None
-            return Certainty.LIKELY if kept % CUTOFF_ROUNDING == 0 or log_mentions(log, LIMIT) else Certainty.POSSIBLE
-        if sign.says is not MISMATCH:
+            return (
+                Certainty.LIKELY
+                if kept % CUTOFF_ROUNDING == 0 or log_mentions(log, LIMIT_PATTERN)
+                else Certainty.POSSIBLE
+            )
+        if sign.says is not MISMATCH_PATTERN:
             return sign.certainty
         counts = token_and_feature_counts(evidence)
         if counts is None:
@@ -47,7 +51,7 @@ class ImageTokensTruncated(LoggedHazard):
         tokens, features = counts
         if tokens < features:
             return Certainty.LIKELY
-        limited = log_mentions(log, LIMIT)
+        limited = log_mentions(log, LIMIT_PATTERN)
         if limited and tokens - features > FEW:
             return Certainty.LIKELY
         return None if features and tokens % features == 0 else Certainty.POSSIBLE  # each twice

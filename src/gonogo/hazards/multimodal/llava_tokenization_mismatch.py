@@ -3,7 +3,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
 
 _TOKENIZATION_MISMATCH_PATTERN = Pattern(r"tokenization mismatch: (?P<counted>\d{1,6}) vs\.? (?P<there>\d{1,6})")
 
-_NO_LOSS = Pattern(r"'loss': (?:0\.0,|nan)")
+_NO_LOSS_PATTERN = Pattern(r"'loss': (?:0\.0,|nan)")
 
 
 class LlavaTokenizationMismatch(Hazard):
@@ -18,5 +18,5 @@ class LlavaTokenizationMismatch(Hazard):
             self.texts["cause"].format(counted=str(match.group("counted")), there=str(match.group("there")))
             if match is not None
             else self.title,
-            certainty=Certainty.LIKELY if log.says(_NO_LOSS) else Certainty.POSSIBLE,
+            certainty=Certainty.LIKELY if log.says(_NO_LOSS_PATTERN) else Certainty.POSSIBLE,
         )

@@ -2,8 +2,8 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
-_NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b")
-_GENERIC_CANN_LIBRARY = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
+_NPU_PATTERN = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b")
+_GENERIC_CANN_LIBRARY_PATTERN = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
 
 
 class NpuCannEnvNotSourced(Hazard):
@@ -53,10 +53,10 @@ class NpuCannEnvNotSourced(Hazard):
         """A missing library or variable of CANN; less certain: a missing Python package of CANN."""
         found = log.find(self.patterns["cann_not_set"]) or log.find(self.patterns["cann_library"])
         certainty = Certainty.CERTAIN
-        if found is not None and _GENERIC_CANN_LIBRARY.search(found.text) and log.find(_NPU) is None:
+        if found is not None and _GENERIC_CANN_LIBRARY_PATTERN.search(found.text) and log.find(_NPU_PATTERN) is None:
             certainty = Certainty.POSSIBLE  # other software has libraries of the same names
         if found is None:
-            found = log.find(self.patterns["python_path"]) if log.find(_NPU) else None
+            found = log.find(self.patterns["python_path"]) if log.find(_NPU_PATTERN) else None
             certainty = Certainty.LIKELY
         if found is None:
             return

@@ -7,8 +7,8 @@ _CANN_PACKAGES_PATTERN = (
     r"|google\.protobuf|google|protobuf|requests|numpy|mpmath|jinja2"
 )
 _MISSING_MODULE_PATTERN = Pattern(rf"No module named '?(?:{_CANN_PACKAGES_PATTERN})'?(?:[^\w.]|$)")
-_COMPILER_SAYS = Pattern(r"Failed to import Python module \[")
-_NPU = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
+_COMPILER_PATTERN = Pattern(r"Failed to import Python module \[")
+_NPU_PATTERN = Pattern(r"(?i)torch[_-]npu|ascend|昇腾|\bcann(?:kb)?\b|\bnpu\b|hccl|tefusion")
 
 
 class NpuCannPythonDepsMissing(Hazard):
@@ -31,8 +31,8 @@ class NpuCannPythonDepsMissing(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """A package that CANN failed to import, or its compiler's failure to start."""
-        on_npu = log.find(_NPU) is not None
-        found = log.find(_COMPILER_SAYS)
+        on_npu = log.find(_NPU_PATTERN) is not None
+        found = log.find(_COMPILER_PATTERN)
         if found is not None:
             yield self._build_finding(found, Certainty.CERTAIN)
         elif on_npu and (found := log.find(_MISSING_MODULE_PATTERN)):
@@ -43,7 +43,7 @@ class NpuCannPythonDepsMissing(Hazard):
             yield self._build_finding(found, Certainty.LIKELY)
 
     def _build_finding(self, found: LineMatch, certainty: Certainty) -> Finding:
-        module = _MODULE_NAME.search(found.text)
+        module = _MODULE_NAME_PATTERN.search(found.text)
         return self.log_finding(
             found,
             self.texts["cause"].format(
@@ -54,7 +54,7 @@ class NpuCannPythonDepsMissing(Hazard):
         )
 
 
-_MODULE_NAME = Pattern(r"No module named '?([\w.]+)")
+_MODULE_NAME_PATTERN = Pattern(r"No module named '?([\w.]+)")
 
 
 _REQUIRED_PACKAGES = ("decorator", "attrs", "psutil", "scipy", "cloudpickle", "ml-dtypes", "tornado", "absl-py")

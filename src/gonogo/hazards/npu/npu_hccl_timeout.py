@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONNECT_TIMEOUT_PATTERN = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
-_HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
+_HCCL_PATTERN = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
 
 
 class NpuHcclTimeout(Hazard):
@@ -42,7 +42,7 @@ class NpuHcclTimeout(Hazard):
         certainty = Certainty.CERTAIN
         if found is None:
             found = log.find(self.patterns["hccl_timeout"])
-            if found is None or log.find(_HCCL) is None:
+            if found is None or log.find(_HCCL_PATTERN) is None:
                 return
             certainty = Certainty.LIKELY if "507" not in found.match.group(0) else Certainty.POSSIBLE
         if is_outside_training(log):

@@ -9,15 +9,17 @@ from gonogo.hazards.facts.on_npu import CUDA_NOT_COMPILED_PATTERN, NPU_PATTERN
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run
 
-_FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
+_FSDP2_PATTERN = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 
 
 class NpuIntDeviceGoesToCuda(LoggedHazard):
     signs = (
         Sign(
-            says=CUDA_NOT_COMPILED_PATTERN, beside=Pattern(r"torch(?:-npu)?==(?:1\.|2\.[0-4]\b|2\.5\.0)"), unless=_FSDP2
+            says=CUDA_NOT_COMPILED_PATTERN,
+            beside=Pattern(r"torch(?:-npu)?==(?:1\.|2\.[0-4]\b|2\.5\.0)"),
+            unless=_FSDP2_PATTERN,
         ),
-        Sign(says=CUDA_NOT_COMPILED_PATTERN, beside=NPU_PATTERN, unless=_FSDP2, certainty=Certainty.LIKELY),
+        Sign(says=CUDA_NOT_COMPILED_PATTERN, beside=NPU_PATTERN, unless=_FSDP2_PATTERN, certainty=Certainty.LIKELY),
     )
 
     def in_log(self, log: FailureLog) -> Findings:

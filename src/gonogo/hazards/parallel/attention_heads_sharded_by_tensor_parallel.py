@@ -4,7 +4,7 @@ from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
 
-_VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
+_VIEW_PATTERN = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
 
 
 class AttentionHeadsShardedByTensorParallel(Hazard):
@@ -16,7 +16,7 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
                 yield from self._view_shape_findings(failed, record.world_size)
 
     def _view_shape_findings(self, failed_group: FailedRanks, world: int) -> Findings:
-        found = _VIEW.search(failed_group.failure.message)
+        found = _VIEW_PATTERN.search(failed_group.failure.message)
         shape = parse_shape_sizes(found.group("shape")) if found is not None else []
         size = int(found.group("size")) if found is not None else 0
         if len(shape) < 3 or 0 in shape or not size:

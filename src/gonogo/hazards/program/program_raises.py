@@ -131,7 +131,7 @@ class ProgramRaises(Hazard):
             yield self.texts["syntax_cure"].format(path=failure.reading)
             return
         said = failure.cause or f"{failure.type}: {failure.message}"
-        lacks = _NO_NAME.search(said)
+        lacks = _NO_NAME_PATTERN.search(said)
         package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
         if package in versions:
             yield self.texts["missing_name_cure"].format(package=package, version=versions[package])
@@ -162,7 +162,7 @@ def _message_line(error: LoggedError) -> str:
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 
-_NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
+_NO_NAME_PATTERN = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
 
 
 def _cures_for_message(error: str) -> Iterator[Text]:

@@ -7,7 +7,7 @@ from gonogo.hazards.facts.device_map import local_rank_device_map_edits
 from gonogo.hazards.facts.training_script import has_several_processes_per_node, is_trainer, trained_pretrained_calls
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
-_ON_CPU = Pattern(r"Expected a cuda device, but got: cpu")
+_ON_CPU_PATTERN = Pattern(r"Expected a cuda device, but got: cpu")
 
 _QUANTIZATION_ARGUMENTS = ("quantization_config", "load_in_4bit", "load_in_8bit")
 
@@ -56,7 +56,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
             return
         if is_outside_training(log):
             return
-        for error in log.errors_of(says=_ON_CPU):
+        for error in log.errors_of(says=_ON_CPU_PATTERN):
             runs = any(frame.function == "forward" for frame in error.frames) and error.passes("bitsandbytes")
             if runs and error.passes("training_step", "compute_loss", "prediction_step", "backward"):
                 yield self._build_finding(error, Certainty.LIKELY, offloaded=True, on_several_gpus=False)

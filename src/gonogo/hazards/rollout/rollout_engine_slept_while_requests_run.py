@@ -2,9 +2,9 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
-_ASLEEP = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
+_ASLEEP_PATTERN = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
 _WAKE_UP_PATTERN = Pattern(r"to wake up|POST /wake_up")
-_ILLEGAL = Pattern(r"an illegal memory access was encountered")
+_ILLEGAL_PATTERN = Pattern(r"an illegal memory access was encountered")
 
 
 class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
@@ -16,13 +16,13 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
             ),
             certainty=Certainty.CERTAIN,
         ),
-        Sign(_ILLEGAL, beside=_ASLEEP),
+        Sign(_ILLEGAL_PATTERN, beside=_ASLEEP_PATTERN),
         Sign(
             Pattern(
                 r"Dumping input data for V1 LLM engine|EngineDeadError|EngineCore encountered (?:a fatal error"
                 r"|an issue)"
             ),
-            beside=_ASLEEP,
+            beside=_ASLEEP_PATTERN,
         ),
     )
 
@@ -30,7 +30,7 @@ class RolloutEngineSleptWhileRequestsRun(LoggedHazard):
         """None unless the engine was put to sleep before the failure and not woken up in between."""
         if sign.beside is None:
             return sign.certainty
-        asleep, awake = log.find(_ASLEEP), log.find(_WAKE_UP_PATTERN)
+        asleep, awake = log.find(_ASLEEP_PATTERN), log.find(_WAKE_UP_PATTERN)
         line = evidence.line if isinstance(evidence, LineMatch) else evidence.raised.at
         if asleep is None or asleep.line.number > line.number:
             return None

@@ -39,7 +39,7 @@ _ENGINE_STARTUP_FUNCTIONS = (
 _SLACK_BYTES = 3 << 29
 """The memory of CUDA graphs and the context of a real engine may differ from a rehearsal's by this many bytes."""
 _OUT_OF_MEMORY_TYPES = ("OutOfMemoryError", "RuntimeError", "ValueError")
-_OOM = Pattern(r"out of memory")
+_OOM_PATTERN = Pattern(r"out of memory")
 _FREE_MEMORY_PATTERN = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
@@ -53,7 +53,7 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
     signs = (
         Sign(_FREE_MEMORY_PATTERN, cause=_GPU_MEMORY_TAKEN_CAUSE),
         Sign(Pattern(r"less than desired GPU memory utilization")),
-        Sign(types=_OUT_OF_MEMORY_TYPES, frames=(_TRAINER_FRAMES, _ENGINE_STARTUP_FUNCTIONS), says=_OOM),
+        Sign(types=_OUT_OF_MEMORY_TYPES, frames=(_TRAINER_FRAMES, _ENGINE_STARTUP_FUNCTIONS), says=_OOM_PATTERN),
         Sign(types=("",), frames=(_TRAINER_FRAMES, _ENGINE_STARTUP_FUNCTIONS), certainty=Certainty.LIKELY),
         Sign(
             types=(*_OUT_OF_MEMORY_TYPES, ""),

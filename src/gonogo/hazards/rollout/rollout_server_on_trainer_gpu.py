@@ -6,9 +6,9 @@ from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_f
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
-_STARTS_ROLLOUT_SERVER = lazy_compile(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
+_STARTS_ROLLOUT_SERVER_PATTERN = lazy_compile(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
 _VISIBLE_DEVICES_PATTERN = lazy_compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
-_OTHER_HOST = lazy_compile(r"^\s*(?:srun|ssh|docker|kubectl)\b")
+_OTHER_HOST_PATTERN = lazy_compile(r"^\s*(?:srun|ssh|docker|kubectl)\b")
 
 
 class RolloutServerOnTrainerGpu(LoggedHazard):
@@ -35,7 +35,7 @@ def rollout_server_lines(launch: Launch) -> Iterator[ShellLine]:
     """The lines of the launch's script that start a rollout server on this machine."""
     if (is_shell_script(launch.source) and b"rollout" in launch.source.data) or b"vllm-serve" in launch.source.data:
         for line in lines_from(launch.source, 1):
-            if _STARTS_ROLLOUT_SERVER.search(line.code) and not _OTHER_HOST.search(line.code):
+            if _STARTS_ROLLOUT_SERVER_PATTERN.search(line.code) and not _OTHER_HOST_PATTERN.search(line.code):
                 yield line
 
 

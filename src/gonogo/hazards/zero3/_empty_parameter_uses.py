@@ -11,7 +11,7 @@ from gonogo.finding import Certainty
 from gonogo.hazards.zero3._zero3_in_log import is_single_process, is_under_zero3
 
 _FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "_fsdp_state.py")
-_FSDP = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
+_FSDP_PATTERN = Pattern(r"(?i)\bfsdp2?\b|FullyShardedDataParallel")
 
 _EMBEDDING_ERROR_PATTERN = Pattern(
     r"'weight' must be 2-?D|Padding_idx must be within num_embeddings"
@@ -69,7 +69,7 @@ _DIRECT_USE_PATTERN = Pattern(
     r"|(?:^|[^\w.])[a-rt-zA-Z_]\w*\.weight\b|lm_head_weight|delta_weight|(?:matmul|einsum)\(.{0,80}weight|merge\w*\("
 )
 _SIZE_MISMATCH_PATTERN = Pattern(r"^size mismatch(?:,| when| got| error|$)")
-_LOOKS_UP = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
+_LOOKS_UP_PATTERN = Pattern(r"\btorch\.embedding\(|\bF\.embedding\(|padding_idx < weight\.size\(0\)")
 
 
 class EmptyParameterCause(Enum):
@@ -99,7 +99,7 @@ def find_empty_parameter_uses(log: FailureLog) -> Iterator[EmptyParameterUse]:
     on = is_under_zero3(log)
     if on is False:
         return
-    if on is None and (log.passes(*_FSDP_FRAMES) or log.find(_FSDP)):
+    if on is None and (log.passes(*_FSDP_FRAMES) or log.find(_FSDP_PATTERN)):
         return
     seen = False
     for error in log.errors_of("RuntimeError", "AssertionError", "ValueError", "IndexError"):
@@ -141,7 +141,7 @@ def _causes_from_cut_traceback(
     """The causes of a traceback without its last line: it shows where it failed, not how, so at most likely."""
     last = cut_error.frames[-1]
     sure = Certainty.LIKELY if zero3_is_on else Certainty.POSSIBLE
-    if _LOOKS_UP.search(last.code) or last.function == "embedding":
+    if _LOOKS_UP_PATTERN.search(last.code) or last.function == "embedding":
         if "padding_idx <" in last.code:
             sure = Certainty.LIKELY
         causes = _causes_from_error(log, cut_error, True, zero3_is_on)

@@ -8,7 +8,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Certainty
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line
 
-_INFLIGHT = Pattern(r"still have inflight params")
+_INFLIGHT_PATTERN = Pattern(r"still have inflight params")
 _RAISING_LINE_PATTERN = Pattern(r"^$|raise RuntimeError|inflight")
 _INFLIGHT_STATUS_PATTERN = Pattern(r"\{'id': \d+, 'status': 'INFLIGHT'")
 _TRACE_INVALIDATED_PATTERN = Pattern(r"Invalidate trace cache @ step")
@@ -29,7 +29,7 @@ class InflightCause(Enum):
 
 def find_inflight_error(log: FailureLog) -> tuple[LoggedError | LineMatch, Mapping[InflightCause, Certainty]] | None:
     """The error of parameters in flight and how certain each cause is, or None."""
-    evidence = find_error_or_line(log, _INFLIGHT, "RuntimeError") or find_cut_traceback(
+    evidence = find_error_or_line(log, _INFLIGHT_PATTERN, "RuntimeError") or find_cut_traceback(
         log, "partitioned_param_coordinator.py", "reset_step", code=_RAISING_LINE_PATTERN
     )
     if evidence is None:

@@ -17,7 +17,7 @@ _MISMATCHES = (
     Pattern(rf"Trying to set a tensor of shape {_SHAPE} in .{{0,200}}which has shape {_SHAPE}"),
     Pattern(rf"(?i)ckpt:? {_SHAPE} vs\.? model:? ?{_SHAPE}"),
 )  # fmt: skip
-_MISMATCH_LINE = Pattern(r"copying a param|found shape|Trying to set a tensor of shape|(?i)ckpt: torch\.Size")
+_MISMATCH_LINE_PATTERN = Pattern(r"copying a param|found shape|Trying to set a tensor of shape|(?i)ckpt: torch\.Size")
 
 
 class ShapeMismatch(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def shape_mismatches(log: FailureLog) -> Iterator[ShapeMismatch]:
     if raised:
         yield from raised
         return
-    for found in log.find_all(_MISMATCH_LINE):
+    for found in log.find_all(_MISMATCH_LINE_PATTERN):
         after = " ".join(line.text.strip() for line in log.lines_after(found.line, 1))
         yield from _mismatches_in(found, f"{found.text.strip()} {after}")
 

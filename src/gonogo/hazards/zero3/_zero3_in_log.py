@@ -3,14 +3,16 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
 
-_ZERO3 = Pattern(
+_ZERO3_PATTERN = Pattern(
     r"(?i)zero[-_ ]?(?:stage|optimization_stage)?[-_ .=:]{0,30}3(?:[^\d.]|\.?$|\.\s)|\bds_z(?:ero)?_?3|zero\.init\b"
     r"|partition_parameters\.py|partitioned_param_coordinator|zero/parameter_offload\.py|zero/stage3\.py"
     r"|(?:deepspeed|ds)[-_ ]?stage[-_ ]?3|\bzero_config \.+ stage=3|[\"']stage[\"']: ?3\b|\bstage ?3\b"
 )
-_LOWER_STAGE = Pattern(r"(?i)zero_config \.+ stage=[012]\b|ZeRO stage [012]\b|[\"']stage[\"']: ?[012]\b")
-_LAUNCHED = Pattern(r"\btorchrun\b|accelerate launch|\bdeepspeed --|--local[-_]rank|nproc_per_node|num_processes")
-_ONE_PROCESS = Pattern(
+_LOWER_STAGE_PATTERN = Pattern(r"(?i)zero_config \.+ stage=[012]\b|ZeRO stage [012]\b|[\"']stage[\"']: ?[012]\b")
+_LAUNCHED_PATTERN = Pattern(
+    r"\btorchrun\b|accelerate launch|\bdeepspeed --|--local[-_]rank|nproc_per_node|num_processes"
+)
+_ONE_PROCESS_PATTERN = Pattern(
     r"\bpython3? (?:-u )?[\w./-]+\.py\b|llamafactory-cli train|\bswift (?:sft|pt)\b"
     r"|CUDA_VISIBLE_DEVICES=['\"]?\d['\"]?(?:[\s\\]|$)"
 )
@@ -21,9 +23,9 @@ def is_under_zero3(log: FailureLog) -> bool | None:
     stage = log.setup.zero_stage
     if stage == 3 or (stage is None and log.setup.mentions(r"(?i)zero[-_]?(?:stage)?[-_]?3(?:\D|$)|\bds_z3")):
         return True
-    if log.find(_ZERO3) and not (stage in (0, 1, 2) and not log.passes("zero/stage3", "partitioned_param")):
+    if log.find(_ZERO3_PATTERN) and not (stage in (0, 1, 2) and not log.passes("zero/stage3", "partitioned_param")):
         return True
-    return False if stage is not None or log.find(_LOWER_STAGE) else None
+    return False if stage is not None or log.find(_LOWER_STAGE_PATTERN) else None
 
 
 def is_single_process(log: FailureLog) -> bool | None:
@@ -40,9 +42,9 @@ def is_single_process(log: FailureLog) -> bool | None:
         return True
     if setup.launcher in ("python", "swift", "llamafactory"):
         return not setup.mentions(r"NPROC_PER_NODE|NNODES|FORCE_TORCHRUN|CUDA_VISIBLE_DEVICES=\d+,\d")
-    if log.find(_LAUNCHED):
+    if log.find(_LAUNCHED_PATTERN):
         return False
-    return True if log.find(_ONE_PROCESS) else None
+    return True if log.find(_ONE_PROCESS_PATTERN) else None
 
 
 def find_error_or_line(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:

@@ -9,7 +9,7 @@ _TENSOR_COUNT_DIFFERS_PATTERN = Pattern(
 )
 _RECOMPUTED_EMPTY_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[0\]")
 _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[^\]]*\]")
-_LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
+_LORA_PATTERN = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP_FRAMES = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 _CONFIRM = (translated("The recomputed metadata in the message shows torch.Size([0])"),)
 
@@ -46,7 +46,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
         elif log.find(_RECOMPUTED_SHAPE_PATTERN) or on is False or log.passes(*_FSDP_FRAMES):
             return
         else:
-            certainty = Certainty.LIKELY if on or log.find(_LORA) else Certainty.POSSIBLE
+            certainty = Certainty.LIKELY if on or log.find(_LORA_PATTERN) else Certainty.POSSIBLE
         yield self._build_finding(evidence, certainty)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:

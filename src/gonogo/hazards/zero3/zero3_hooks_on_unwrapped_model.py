@@ -4,9 +4,9 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
-_ANY_MODEL = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
-_RL = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
-_READS_OPTIMIZER = Pattern(r"\.optimizer\b")
+_ANY_MODEL_PATTERN = Pattern(r"'\w*Model' object has no attribute 'optimizer'")
+_RL_PATTERN = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|online[-_ ]?dpo|\bGKD")
+_READS_OPTIMIZER_PATTERN = Pattern(r"\.optimizer\b")
 _GENERATION_FRAMES = ("unwrap_model_for_generation", "remove_hooks", "add_hooks", "trl/models/utils.py")
 
 
@@ -35,8 +35,10 @@ class Zero3HooksOnUnwrappedModel(Hazard):
                 return
             else:
                 stage3 = is_under_zero3(log)
-                likely = stage3 or log.find(_RL) or not log.find(_ANY_MODEL)
+                likely = stage3 or log.find(_RL_PATTERN) or not log.find(_ANY_MODEL_PATTERN)
                 certainty = Certainty.LIKELY if likely and stage3 is not False else Certainty.POSSIBLE
             yield self.log_finding(evidence, cause, certainty=certainty, confirm=confirm)
-        elif cut := find_cut_traceback(log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER):
+        elif cut := find_cut_traceback(
+            log, "trl/models/utils.py", "remove_hooks", "add_hooks", code=_READS_OPTIMIZER_PATTERN
+        ):
             yield self.log_finding(cut, cause, confirm=confirm)

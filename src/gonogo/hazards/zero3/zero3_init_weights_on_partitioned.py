@@ -18,7 +18,7 @@ from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or
 _INDEX_OUT_OF_BOUNDS_PATTERN = Pattern(r"index \d+ is out of bounds for dimension 0 with size [01]\b")
 _WRAPPER_PATHS = ("torch/utils/_device.py", "torch/overrides.py", "torch/_dynamo/")
 """Wrappers that torch puts between a caller and an operator: their frames don't tell who called it."""
-_ZEROES_ROW = Pattern(r"\[[\w.]*padding_idx\]")
+_ZEROES_ROW_PATTERN = Pattern(r"\[[\w.]*padding_idx\]")
 _WEIGHT_INIT_PATTERN = Pattern(r"padding_idx|_init_weights|initialize_weights|init_weights")
 
 _REFUSALS = {
@@ -79,7 +79,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 likely = Certainty.LIKELY if _INDEX_OUT_OF_BOUNDS_PATTERN.search(error.message) else Certainty.POSSIBLE
                 if on or not of_torch:
                     yield self._build_finding(error, Certainty.CERTAIN if on else likely)
-        cut = find_cut_traceback(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW)
+        cut = find_cut_traceback(log, "transformers/", "init_weights", "initialize_weights", code=_ZEROES_ROW_PATTERN)
         if cut and not log.errors:
             yield self._build_finding(cut, Certainty.LIKELY)
         elif not log.errors and (on or not log.setup.launch) and (cut := _find_cut_initialization(log)):

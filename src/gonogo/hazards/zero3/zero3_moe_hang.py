@@ -29,7 +29,7 @@ _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 _MAX_COLLECTIVES_PER_STEP = 100_000
 """More gathers than any model's first step makes: a run that has counted this many is long past it."""
-_EXPERT = Pattern(r"(?i)expert|\bmoe\b")
+_EXPERT_PATTERN = Pattern(r"(?i)expert|\bmoe\b")
 
 
 class Zero3MoeHang(Hazard):
@@ -38,7 +38,7 @@ class Zero3MoeHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        reached = [side for side in divergence.sides if _EXPERT.search(names_in_call(side))]
+        reached = [side for side in divergence.sides if _EXPERT_PATTERN.search(names_in_call(side))]
         if reached and divergence.gathers_weights and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,

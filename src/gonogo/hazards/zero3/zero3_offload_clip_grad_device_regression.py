@@ -99,7 +99,7 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
 _FAULTY_VERSIONS = ((0, 14), (0, 14, 1), (0, 14, 2))
 
 _STEP_FRAMES = ("zero/stage", "engine.step", "engine_wrapped.backward", "accelerator.backward", "model_engine.step")
-_CLIPS = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
+_CLIPS_PATTERN = Pattern(r"in unscale_and_clip_grads|grad\.mul_\(1\. / combined_scale\)|self\.unscale_and_clip_grads\(")
 
 
 def _judge_certainty(
@@ -113,11 +113,11 @@ def _judge_certainty(
         for frame in mismatch.frames
     )
     # Ranks that write to the same log without a prefix interleave their frames.
-    if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS)):
+    if clips or mismatch.passes("combined_scale") or (mismatch.passes("zero/stage3.py") and log.find(_CLIPS_PATTERN)):
         return Certainty.CERTAIN if faulty or release is None else Certainty.LIKELY
     if mismatch.operator is not None or (mismatch.frames and not mismatch.passes(*_STEP_FRAMES)):
         return None
-    if log.find(_CLIPS) is not None:
+    if log.find(_CLIPS_PATTERN) is not None:
         return Certainty.LIKELY
     offloads, zero3 = log.setup.offloads("optimizer"), is_under_zero3(log)
     if zero3 is False or offloads is False:

@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import is_outside_training, is_under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, translated
 
-_NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
+_NOT_CUDA_PATTERN = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO_FRAMES = (
     "deepspeed/runtime/zero",
     "deepspeed/runtime/engine.py",
@@ -42,7 +42,9 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         """NCCL's error about a CPU tensor; version, frames and setup tell how certain it is."""
         if is_outside_training(log):
             return
-        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA), None) or log.find(_NOT_CUDA)
+        evidence: LoggedError | LineMatch | None = next(log.errors_of(says=_NOT_CUDA_PATTERN), None) or log.find(
+            _NOT_CUDA_PATTERN
+        )
         certainty = _judge_certainty(evidence, log) if evidence is not None else None
         if evidence is None or certainty is None:
             return
@@ -62,16 +64,18 @@ def _judge_certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Cert
         return None
     if frames and not passes:
         # NCCL's error is raised in torch.distributed: if the frames end before it, the traceback was shortened.
-        return Certainty.POSSIBLE if _IN_A_TRAINER.search(frames[-1].path) else None
+        return Certainty.POSSIBLE if _IN_A_TRAINER_PATTERN.search(frames[-1].path) else None
     if release is not None:
         if release[:3] in ((0, 5, 5), (0, 5)) and not elsewhere:
             return Certainty.CERTAIN
         return Certainty.LIKELY if release[:3] == (0, 5, 6) and not elsewhere else Certainty.POSSIBLE
     if elsewhere:
         return Certainty.POSSIBLE
-    offloads = log.setup.offloads("optimizer") or log.setup.offloads("param") or log.find(_OFFLOAD) is not None
+    offloads = log.setup.offloads("optimizer") or log.setup.offloads("param") or log.find(_OFFLOAD_PATTERN) is not None
     return Certainty.LIKELY if passes or (zero3 and offloads) else Certainty.POSSIBLE
 
 
-_IN_A_TRAINER = Pattern(r"pytorch_lightning/|lightning/pytorch/|transformers/trainer\.py|accelerate/accelerator\.py")
-_OFFLOAD = Pattern(r"(?i)offload")
+_IN_A_TRAINER_PATTERN = Pattern(
+    r"pytorch_lightning/|lightning/pytorch/|transformers/trainer\.py|accelerate/accelerator\.py"
+)
+_OFFLOAD_PATTERN = Pattern(r"(?i)offload")

@@ -5,14 +5,14 @@ from gonogo.hazards.zero3._online_trainers import gathering_trainers
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
 _EMPTY_DEQUE_PATTERN = Pattern(r"pop from an empty deque")
-_POPS = Pattern(r"\.popleft\(\)")
+_POPS_PATTERN = Pattern(r"\.popleft\(\)")
 _TRACE_RECORDING_FUNCTIONS = (
     "record_parameters",
     "partitioned_param_coordinator",
     "__step_id_module_fetched_for",
     "reset_step",
 )
-_RECORDING_NAMED = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
+_RECORDING_NAMED_PATTERN = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING_TRAINER_PATTERN = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
 
 
@@ -35,12 +35,12 @@ class Zero3ParamTraceEmptyDeque(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An empty deque; certain if the frames are those of the coordinator."""
         evidence = find_error_or_line(log, _EMPTY_DEQUE_PATTERN, "IndexError") or find_cut_traceback(
-            log, "partitioned_param_coordinator.py", code=_POPS
+            log, "partitioned_param_coordinator.py", code=_POPS_PATTERN
         )
         if evidence is None:
             return
         framed = isinstance(evidence, LoggedError) and evidence.passes(*_TRACE_RECORDING_FUNCTIONS)
-        if framed or log.find(_RECORDING_NAMED):
+        if framed or log.find(_RECORDING_NAMED_PATTERN):
             certainty = Certainty.CERTAIN
         elif isinstance(evidence, LoggedError) and evidence.frames and not evidence.passes("deepspeed/"):
             return

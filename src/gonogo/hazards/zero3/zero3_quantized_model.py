@@ -15,8 +15,8 @@ from gonogo.hazards.rule import (
 )
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 
-_INTEGERS = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
-_NOT_INITIALISED = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
+_INTEGERS_PATTERN = Pattern(r"[Oo]nly Tensors of floating point and complex dtype can require gradients")
+_NOT_INITIALISED_PATTERN = Pattern(r"Model was not initialized with `?Zero-?3`? despite being configured")
 _QUANTIZATION_FRAMES = (
     "bitsandbytes/",
     "auto_gptq/",
@@ -110,14 +110,18 @@ class Zero3QuantizedModel(Hazard):
             return
         if on is False:
             return
-        for says, alone in ((_INTEGERS, False), (_NOT_INITIALISED, True), (self.patterns["collective_dtype"], False)):
+        for says, alone in (
+            (_INTEGERS_PATTERN, False),
+            (_NOT_INITIALISED_PATTERN, True),
+            (self.patterns["collective_dtype"], False),
+        ):
             evidence = find_error_or_line(log, says, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
             if quantized and (on or in_zero or alone):
                 yield self._build_finding(evidence, Certainty.LIKELY)
-            elif alone or in_zero or (on and says is _INTEGERS):
+            elif alone or in_zero or (on and says is _INTEGERS_PATTERN):
                 yield self._build_finding(evidence, Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:

@@ -9,7 +9,7 @@ from gonogo.hazards.zero3._loading import is_zero3_configured_at
 from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_under_zero3
 
 _EMPTY_VOCABULARY_PATTERN = Pattern(r"shape '\[-1, 0\]' is invalid for input of size [1-9]")
-_RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
+_RESIZES_PATTERN = Pattern(r"resize_token_embeddings|resize_embedding")
 
 # Releases that read the size from the partitioned weight, and the first fixed one after each.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
@@ -85,7 +85,7 @@ class Zero3ResizeEmbeddings(Hazard):
                 elif on:
                     found.append((error, Certainty.LIKELY))
         if evidence := find_error_or_line(log, _EMPTY_VOCABULARY_PATTERN, "RuntimeError"):
-            found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES) else Certainty.LIKELY))
+            found.append((evidence, Certainty.CERTAIN if on and log.find(_RESIZES_PATTERN) else Certainty.LIKELY))
         for one, certainty in found:
             yield self.log_finding(
                 one,

@@ -6,7 +6,7 @@ from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Patter
 from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_single_process
 
-_NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
+_NOT_CONVERTED_PATTERN = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CONFIRM = (
     translated(
         "The launch line is plain python, swift or llamafactory-cli, and the frames show no deepspeed/runtime/engine.py"
@@ -49,7 +49,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
             certainty = use.causes.get(EmptyParameterCause.NO_LAUNCHER)
             if certainty is not None:
                 yield self.log_finding(use.evidence, certainty=certainty, confirm=_CONFIRM)
-        if (evidence := find_error_or_line(log, _NOT_CONVERTED, "AttributeError")) and is_single_process(
+        if (evidence := find_error_or_line(log, _NOT_CONVERTED_PATTERN, "AttributeError")) and is_single_process(
             log
         ) is not False:
             yield self.log_finding(evidence, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)

@@ -29,9 +29,9 @@ _MAX_WORDS = 60
 # The weight of each kind of feature, which is multiplied by its rarity.
 _TYPE, _WORD, _PAIR, _MESSAGE, _FRAME, _RAISED_IN = 0.5, 0.6, 1.0, 1.5, 0.7, 0.8
 
-_ADDRESS = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
-_FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[\\/])+")
-_NUMBER = re.compile(r"\d{3,}|(?<![A-Za-z_])\d+")
+_ADDRESS_PATTERN = re.compile(r"https?://\S+|0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b")
+_FOLDERS_PATTERN = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~@+-]*[\\/])+")
+_NUMBER_PATTERN = re.compile(r"\d{3,}|(?<![A-Za-z_])\d+")
 _IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_#]+")
 _PACKAGE_FOLDER_PATTERN = re.compile(r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python3?\.\d+[\\/]")
 _FAILURE_WORDS_PATTERN = re.compile(
@@ -93,8 +93,8 @@ def message_features(text: str) -> Iterator[tuple[str, float]]:
 
 def normalize_message(text: str) -> str:
     """A message without what differs between runs: addresses, folders and numbers; in lower case."""
-    text = _ADDRESS.sub(" ", text[:_MAX_LINE_LENGTH])
-    return _NUMBER.sub("#", _FOLDERS.sub("", text)).lower()
+    text = _ADDRESS_PATTERN.sub(" ", text[:_MAX_LINE_LENGTH])
+    return _NUMBER_PATTERN.sub("#", _FOLDERS_PATTERN.sub("", text)).lower()
 
 
 def hash_features(features: Iterable[tuple[str, float]]) -> Features:

@@ -164,12 +164,12 @@ def _paths_and_layouts(arrays: Sequence[RequiredInput]) -> tuple[str, ...]:
 
 _Change = tuple[RequiredInput, ArrayLayout]
 
-_WHOLE_NUMBERS_ASKED = re.compile(
+_WHOLE_NUMBERS_ASKED_PATTERN = re.compile(
     r"one of the following scalar types: Long|scalar type Long\b.*but (?:found|got)|expected .*Long.*but got|"
     r"tensors used as ind[ei][xc]es must be long|index\w* must be (?:an )?integers?|expects? (?:an )?int64",
     re.IGNORECASE,
 )
-_FLOATS_ASKED = re.compile(
+_FLOATS_ASKED_PATTERN = re.compile(
     r"scalar type (?:Float|Half|BFloat16|Double)\b.*but (?:found|got)|must have the same dtype|should be the same|"
     r"[Ff]loating.point|not implemented for '(?:Long|Int|Short)'|can only calculate the mean"
 )
@@ -177,7 +177,7 @@ _FLOATS_ASKED = re.compile(
 
 def _fix_dtype(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     """The array whose dtype the error message rejects, with the dtype that it expects."""
-    for pattern, wanted in ((_WHOLE_NUMBERS_ASKED, "int64"), (_FLOATS_ASKED, "float32")):
+    for pattern, wanted in ((_WHOLE_NUMBERS_ASKED_PATTERN, "int64"), (_FLOATS_ASKED_PATTERN, "float32")):
         if pattern.search(failure.message):
             others = [one for one in arrays if _layout_or_fail(one).dtype.startswith("int") != (wanted == "int64")]
             if (one := _find_array_by_operand(failure, others)) is not None:
@@ -185,12 +185,14 @@ def _fix_dtype(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | N
     return None
 
 
-_TOO_FEW_NUMBERS = re.compile(r"is invalid for input of size \d+|index \d+ is out of bounds|low >= high|out of range")
+_TOO_FEW_NUMBERS_PATTERN = re.compile(
+    r"is invalid for input of size \d+|index \d+ is out of bounds|low >= high|out of range"
+)
 
 
 def _fix_token_count(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     """An array of tokens with more of them, where the program read beyond its end."""
-    if _TOO_FEW_NUMBERS.search(failure.message) is None:
+    if _TOO_FEW_NUMBERS_PATTERN.search(failure.message) is None:
         return None
     for one in arrays:
         count = math.prod(_layout_or_fail(one).shape)
@@ -201,7 +203,7 @@ def _fix_token_count(failure: Failure, arrays: Sequence[RequiredInput]) -> _Chan
 
 def _find_array_by_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> RequiredInput | None:
     """The array whose batch, or single sample, has the number of dimensions that the message states."""
-    match = _RANGE.search(failure.message)
+    match = _RANGE_PATTERN.search(failure.message)
     for more in (1, 0) if match else ():
         found = [one for one in arrays if match is not None and len(_layout_or_fail(one).shape) + more == int(match[1])]
         if found:
@@ -209,11 +211,13 @@ def _find_array_by_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> Re
     return None
 
 
-_CHANNELS = re.compile(r"to have \d+ channels, but got (\d+)")
-_RANGE = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+),")
-_UNPACKED = re.compile(r"(not enough|too many) values to unpack \(expected (\d+)(?:, got (\d+))?\)")
-_INPUT_DIMENSIONS = re.compile(r"Expected ((?:\d+D[^,]*? or )*\d+D)[^\d]*.*but got (?:input of size: )?\[([\d, ]*)\]")
-_MISSING_DIMENSION = re.compile(
+_CHANNELS_PATTERN = re.compile(r"to have \d+ channels, but got (\d+)")
+_RANGE_PATTERN = re.compile(r"Dimension out of range \(expected to be in range of \[-(\d+),")
+_UNPACKED_PATTERN = re.compile(r"(not enough|too many) values to unpack \(expected (\d+)(?:, got (\d+))?\)")
+_INPUT_DIMENSIONS_PATTERN = re.compile(
+    r"Expected ((?:\d+D[^,]*? or )*\d+D)[^\d]*.*but got (?:input of size: )?\[([\d, ]*)\]"
+)
+_MISSING_DIMENSION_PATTERN = re.compile(
     r"Dimension out of range|too many indices|tuple index out of range|Dimension specified as|"
     r"must have at least (?:\d|one|two|three) dim|iteration over a 0-d|zero-dimensional|expects? .{0,30}at least \d dim"
 )
@@ -226,14 +230,14 @@ def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
     one = named or _find_array_by_operand(failure, arrays) or next(floats, arrays[0])
     shape = _layout_or_fail(one).shape
     change = 0
-    if match := _UNPACKED.search(failure.message):
+    if match := _UNPACKED_PATTERN.search(failure.message):
         change = int(match[2]) - int(match[3]) if match[3] else 1 if match[1] == "not enough" else -1
-    elif match := _INPUT_DIMENSIONS.search(failure.message):
+    elif match := _INPUT_DIMENSIONS_PATTERN.search(failure.message):
         asked = [int(number) for number in re.findall(r"(\d+)D", match[1])]
         change = max(asked) - len([part for part in match[2].split(",") if part.strip()])
-    elif _MISSING_DIMENSION.search(failure.message):
+    elif _MISSING_DIMENSION_PATTERN.search(failure.message):
         change = 1
-    elif match := _CHANNELS.search(failure.message):  # the batch was taken for the channels of one sample
+    elif match := _CHANNELS_PATTERN.search(failure.message):  # the batch was taken for the channels of one sample
         change = 1 if int(match[1]) not in shape else 0
     if change == 0 or len(shape) + change < 0:
         return None
@@ -245,10 +249,10 @@ def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
     return one, msgspec.structs.replace(_layout_or_fail(one), shape=(*shape, *added))
 
 
-_PICTURE_SIZE = re.compile(r"height|width|image|input size|spatial|resolution", re.IGNORECASE)
-_PRODUCT = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+_PICTURE_SIZE_PATTERN = re.compile(r"height|width|image|input size|spatial|resolution", re.IGNORECASE)
+_PRODUCT_PATTERN = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
 _SIZE_PATTERNS = (
-    (_PRODUCT, (1, 2)),
+    (_PRODUCT_PATTERN, (1, 2)),
     (re.compile(r"to have (\d+) channels, but got (\d+)"), (2, 1)),
     (re.compile(r"[Ss]ize of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), (1, 2)),
     (re.compile(r"[Ss]ize of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), (2, 1)),
@@ -275,7 +279,7 @@ def _fix_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
         for one in arrays:
             shape = _layout_or_fail(one).shape
             if had in shape and had in FREE_SIZES and 0 < wanted < 1 << 20:
-                sides = set(shape[-2:]) if _PICTURE_SIZE.search(failure.message) else set()
+                sides = set(shape[-2:]) if _PICTURE_SIZE_PATTERN.search(failure.message) else set()
                 changed = {had} | (sides & set(FREE_SIZES) if had in sides else set())  # pictures are square
                 sizes = tuple(wanted if size in changed else size for size in shape)
                 return one, msgspec.structs.replace(_layout_or_fail(one), shape=sizes)
@@ -284,7 +288,7 @@ def _fix_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
 
 def _fix_flattened_size(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | None:
     """The array with another size for one of the dimensions that were flattened into the size in the message."""
-    match = _PRODUCT.search(failure.message)
+    match = _PRODUCT_PATTERN.search(failure.message)
     if match is None:
         return None
     had, wanted = int(match[1]), int(match[2])

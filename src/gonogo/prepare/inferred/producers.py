@@ -22,7 +22,7 @@ _WRITERS = (
     "*.save_to_disk", "*.write_text", "*.write_bytes", "*.export", "tarfile.open", "zipfile.ZipFile",
 )  # fmt: skip
 _OPENING = frozenset({"open", "File", "ZipFile", "memmap"})
-_WRITING_MODE = re.compile(r"[wax]|r\+")
+_WRITING_MODE_PATTERN = re.compile(r"[wax]|r\+")
 _MAX_FILES = 400
 _MAX_BYTES = 1 << 19
 _MAX_DEPTH = 4
@@ -118,7 +118,8 @@ def _writes_file(call: Call) -> bool:
         return True
     modes = [call.keyword("mode"), *(call.argument(at) for at in range(min(3, len(call.node.args))))]
     return any(
-        isinstance(mode.value, str) and len(mode.value) <= 3 and _WRITING_MODE.search(mode.value) for mode in modes
+        isinstance(mode.value, str) and len(mode.value) <= 3 and _WRITING_MODE_PATTERN.search(mode.value)
+        for mode in modes
     )
 
 

@@ -201,11 +201,11 @@ def _column_kind(scope: ReadScope, name: str) -> str:
     return "float"
 
 
-_TOO_SHORT = re.compile(
+_TOO_SHORT_PATTERN = re.compile(
     r"__len__\(\) should return >= 0|num_samples should be a positive|Found array with 0 sample|"
     r"positional indexers? (?:is|are) out-of-bounds|index \S+ is out of bounds for axis 0"
 )
-_NOT_NUMBERS = re.compile(
+_NOT_NUMBERS_PATTERN = re.compile(
     r"could not convert string to float|invalid literal for int\(\)|can't convert np.ndarray of type numpy.object_|"
     r"unsupported operand type|Could not convert .* to numeric"
 )
@@ -218,10 +218,10 @@ def refine_tables(failure: Failure | None, required_inputs: Sequence[RequiredInp
         return False
     changed = False
     for one in tables:
-        if _TOO_SHORT.search(failure.message) and one.rows * len(one.columns) <= _MAX_CELLS:
+        if _TOO_SHORT_PATTERN.search(failure.message) and one.rows * len(one.columns) <= _MAX_CELLS:
             one.rows *= 4
             changed = True
-        elif _NOT_NUMBERS.search(failure.message) and any(name.endswith(":text") for name in one.columns):
+        elif _NOT_NUMBERS_PATTERN.search(failure.message) and any(name.endswith(":text") for name in one.columns):
             one.columns = tuple(f"{name.removesuffix(':text')}:float" if name.endswith(":text") else name
                                 for name in one.columns)  # fmt: skip
             changed = True

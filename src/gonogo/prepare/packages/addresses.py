@@ -28,7 +28,7 @@ from gonogo.prepare.packages.sources import (
 )
 
 _WHEEL_NAME_PATTERN = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
-_ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
+_ARCHIVE_PATTERN = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
 PACKAGE_NOT_INSTALLED = translated(
     "not installed in this environment; code that imports it can't be judged ({why}). --with {name} "
@@ -95,7 +95,7 @@ def _build_wheel_from_url(
         if stated is not None and hashlib.sha256((folder / file_name).read_bytes()).hexdigest() != stated[1]:
             raise SourceUnavailable("it is not what its address says (sha256)")
         return BuiltWheel(folder / file_name, canonicalize_name(wheel[1]), wheel[2])
-    if _ARCHIVE.search(path.partition("?")[0]):
+    if _ARCHIVE_PATTERN.search(path.partition("?")[0]):
         return build_wheel(download_archive(address, folder), name, report_progress, unconfined=unconfined)
     raise SourceUnavailable("the address names no repository, archive or wheel")
 

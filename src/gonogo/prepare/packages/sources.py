@@ -37,7 +37,7 @@ _CHUNK_BYTES = 1 << 20
 # The protocols that are allowed for repositories: git knows others, some of which run commands.
 _ALLOWED_GIT_PROTOCOLS = ("https", "http", "ssh", "git")
 _GIT_URL_PATTERN = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
-_REVISION = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
+_REVISION_PATTERN = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
 _INDEX_VARIABLE_PATTERN = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
 
 
@@ -271,7 +271,7 @@ def parse_git_url(address: str) -> tuple[str, str, str]:
     scheme, _, rest = match[1].partition("://")
     host, slash, path = rest.partition("/")
     path, at, revision = path.partition("@")
-    if (at and not _REVISION.fullmatch(revision)) or host.startswith("-"):
+    if (at and not _REVISION_PATTERN.fullmatch(revision)) or host.startswith("-"):
         raise SourceUnavailable(f"{url_without_credentials(before)}: no revision")
     return f"{scheme}://{host}{slash}{path}", revision, fragment
 

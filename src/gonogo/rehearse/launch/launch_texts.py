@@ -25,12 +25,12 @@ _PATH_WORD_PATTERN = re.compile(r"[\w./~${}@%+-]{2,4096}")
 _SOURCED_SCRIPT_PATTERN = re.compile(
     r"(?:^|[ \t;&|(])(?:source|\.|bash|sh)[ \t]+[\"']?([\w./~${}-]{1,4096})", re.MULTILINE
 )
-_IMPORT = re.compile(
+_IMPORT_PATTERN = re.compile(
     r"^[ \t]*(?:from[ \t]+([.\w]{1,400})[ \t]+import[ \t]+\(?([^\n#]{0,2000})|import[ \t]+([^\n#]{1,2000}))",
     re.MULTILINE,
 )
 _MODULE_OPTION_PATTERN = re.compile(r"(?:^|[ \t])-m[ \t]*([A-Za-z_][\w.]{0,400})", re.MULTILINE)
-_VARIABLE = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
+_VARIABLE_PATTERN = re.compile(r"\$(?:\{[^}]*\}?|\w+)")
 
 
 def launch_source_texts(command: Sequence[str], cwd: str) -> Iterator[str]:
@@ -85,7 +85,7 @@ class _FileWalk:
                 self.add_module(module, folder)
 
     def _follow_imports(self, text: str, folder: str) -> None:
-        for origin, names, modules in _IMPORT.findall(text):
+        for origin, names, modules in _IMPORT_PATTERN.findall(text):
             if origin:
                 base = origin.lstrip(".")
                 place = folder
@@ -102,7 +102,7 @@ class _FileWalk:
         """Add the file that a word names, relative to the launch's folder or this one; also after ``$VARIABLE/``."""
         if "\0" in word or len(word) > 4096:
             return
-        bare = _VARIABLE.sub("", word)
+        bare = _VARIABLE_PATTERN.sub("", word)
         if bare != word:
             bare = bare.lstrip("/")
         for place in dict.fromkeys((self._cwd, folder)):

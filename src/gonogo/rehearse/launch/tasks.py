@@ -32,7 +32,7 @@ _JOB_VARIABLES = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
 }
 """Where ``srun`` takes an option from that it isn't given (its manual, INPUT ENVIRONMENT VARIABLES)."""
-_NODE_RANGE = re.compile(r"([^\[\],]*)\[([\d,-]+)\]([^\[\],]*)")
+_NODE_RANGE_PATTERN = re.compile(r"([^\[\],]*)\[([\d,-]+)\]([^\[\],]*)")
 
 
 class TaskCall(NamedTuple):
@@ -201,7 +201,7 @@ def _node_variables(nodes: int, environment: Mapping[str, str] | None = None) ->
 def host_names(listed: str) -> Iterator[str]:
     """The hosts of a list such as ``node[01-03],gpu7``, as ``scontrol show hostnames`` prints them."""
     for part in re.split(r",(?![^\[]*\])", listed):
-        found = _NODE_RANGE.fullmatch(part)
+        found = _NODE_RANGE_PATTERN.fullmatch(part)
         if found is None:
             if part:
                 yield part

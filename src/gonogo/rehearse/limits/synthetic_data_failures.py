@@ -43,7 +43,9 @@ _ROW_ERRORS = frozenset({
     "AssertionError",
 })  # fmt: skip
 _ROW_READING_PATH_PATTERN = re.compile(r"-packages/datasets/|/torch/utils/data/|-packages/pyarrow/")
-_DATA_FUNCTION_NAME = re.compile(r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE)
+_DATA_FUNCTION_NAME_PATTERN = re.compile(
+    r"__getitem__|.*collat.*|.*dataset.*|.*preprocess.*|.*tokeniz.*", re.IGNORECASE
+)
 _DEVICE_ASSERT_MESSAGE = "device-side assert triggered"
 PATH_MISSING = Reason(
     translated(
@@ -64,7 +66,7 @@ _NO_DATA_PATTERN = re.compile(r"(?:any data file|any data|data files?) at (\S+?)
 _MISSING_MODULE_PATTERN = re.compile(r"^No module named '(\w+)")
 _UNEXPECTED_KEYWORD_PATTERN = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _NOT_IN_PATTERN = re.compile(r"(?:is )?not in (?:list|tuple|deque|array)|^substring not found$")
-_MUTABLE = re.compile(r"^mutable default <class '(?!list|dict|set)")
+_MUTABLE_PATTERN = re.compile(r"^mutable default <class '(?!list|dict|set)")
 NO_ENVIRONMENT = "none"
 """Used as a table's environment if nothing was prepared."""
 _NOT_GENERATED_PATTERN = re.compile(r"(\S+) is not among what gonogo prepare made for (\S+)")
@@ -245,7 +247,7 @@ def _explain_package_failure(
     for name in unavailable_packages(failure, record):
         if name in COMMON_PACKAGES or name in suggested_packages(failure, record):  # "Please install tensorboard."
             return _NOT_LISTED.format(name=name)
-    if failure.type == "ValueError" and _MUTABLE.match(failure.message):
+    if failure.type == "ValueError" and _MUTABLE_PATTERN.match(failure.message):
         return _OTHER_PYTHON.format(here=platform.python_version())
     return None
 
@@ -306,7 +308,7 @@ def _is_row_processing_failure(failure: Failure) -> bool:
         return False
     return kind in _ROW_ERRORS and any(
         _ROW_READING_PATH_PATTERN.search(frame.path)
-        or (frame.owner == "user" and _DATA_FUNCTION_NAME.fullmatch(frame.function))
+        or (frame.owner == "user" and _DATA_FUNCTION_NAME_PATTERN.fullmatch(frame.function))
         for frame in failure.frames
     )
 

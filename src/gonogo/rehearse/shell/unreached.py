@@ -26,7 +26,7 @@ _CONNECT_RETRY_SECONDS = 10.0
 _MAX_FAILURES_PER_PROGRAM = 2
 """After this many failed commands, all commands of a program are skipped, unless another one has succeeded."""
 
-_NUMBER = re.compile(r"(?<![\d.])\d{3,}(?![\d.])")
+_NUMBER_PATTERN = re.compile(r"(?<![\d.])\d{3,}(?![\d.])")
 
 
 class UnreachedCommands:
@@ -89,7 +89,7 @@ class UnreachedCommands:
 
 def _without_numbers(words: Sequence[str]) -> tuple[str, ...]:
     """The words with long numbers masked, which vary between runs and between parts of a download."""
-    return tuple(_NUMBER.sub("#", word) for word in words)
+    return tuple(_NUMBER_PATTERN.sub("#", word) for word in words)
 
 
 def process_start_time(process: int) -> str:

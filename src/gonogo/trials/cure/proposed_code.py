@@ -12,7 +12,7 @@ from collections import Counter
 
 from gonogo.finding import Text, translated
 
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9][\w.+-]{0,60}|")
+_PLAIN_WORD_PATTERN = re.compile(r"[A-Za-z0-9][\w.+-]{0,60}|")
 _CODE_EXECUTION_NAMES = frozenset({
     "os", "subprocess", "sys", "shutil", "importlib", "runpy", "ctypes", "pty", "socket", "eval", "exec", "compile",
     "open", "__import__", "getattr", "setattr", "delattr", "globals", "locals", "vars", "pickle", "marshal", "code",
@@ -43,7 +43,7 @@ def rejection_reason(before: str, after: str) -> Text | None:
     if names:
         return _NEW_NAME.format(name=min(names)[:60])
     texts = _string_constants(new) - _string_constants(old)
-    strange = next((text for text in texts if not _PLAIN_WORD.fullmatch(text)), None)
+    strange = next((text for text in texts if not _PLAIN_WORD_PATTERN.fullmatch(text)), None)
     if strange is not None:
         return _NOT_A_PLAIN_SETTING.format(name=repr(strange)[:60])
     given, was_given = _code_execution_calls(new), _code_execution_calls(old)

@@ -31,7 +31,7 @@ Raises UserError as a rehearsal does.
 """
 
 _PHASES = get_args(Phase)
-_ASSIGNMENT = re.compile(r"\w+=")
+_ASSIGNMENT_PATTERN = re.compile(r"\w+=")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class TrialRunner:
         if not self.request.life or not self.copy.typed:
             return self.copy.words
         words = shlex.split(self.copy.command_script())
-        return ["env", *words] if words and _ASSIGNMENT.match(words[0]) else words
+        return ["env", *words] if words and _ASSIGNMENT_PATTERN.match(words[0]) else words
 
     def _report_progress(self, status: RehearsalStatus) -> None:
         assert self.on_progress is not None

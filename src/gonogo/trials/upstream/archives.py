@@ -35,7 +35,7 @@ from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
 MAX_FILE_BYTES = 48 << 20
 _MAX_LISTING_BYTES = 64 << 20
 _DEFAULT_INDEX_URL = "https://pypi.org/simple"
-_LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""", re.IGNORECASE)
+_LINK_PATTERN = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""", re.IGNORECASE)
 
 
 class _ReleaseFile(msgspec.Struct):
@@ -181,7 +181,7 @@ def _files_in(data: bytes, address: str) -> list[_ReleaseFile]:
         files = msgspec.json.decode(data, type=_Listing).files
     except (msgspec.MsgspecError, UnicodeError, json.JSONDecodeError):
         files = []
-        for href, filename in _LINK.findall(data.decode("utf-8", "replace")):
+        for href, filename in _LINK_PATTERN.findall(data.decode("utf-8", "replace")):
             url, _, fragment = urllib.parse.urljoin(address, href).partition("#")
             digest = re.search(r"sha256=([0-9a-f]{64})", fragment)
             files.append(_ReleaseFile(filename, url, {"sha256": digest[1]} if digest else {}))

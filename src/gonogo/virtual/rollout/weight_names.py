@@ -256,13 +256,13 @@ def read_adapter(layout: EngineLayout, folder: str, names: Iterable[str], linear
     return done
 
 
-_LORA_NAME = re.compile(r"(?P<layer>.+)\.(?:lora_[AB]\.weight|lora_embedding_[AB])")
+_LORA_NAME_PATTERN = re.compile(r"(?P<layer>.+)\.(?:lora_[AB]\.weight|lora_embedding_[AB])")
 
 
 def _adapter_layer_name(name: str) -> str:
     """``parse_fine_tuned_lora_name``."""
     plain = name.replace(_ADAPTER_PREFIX, "") if name.startswith(_ADAPTER_PREFIX) else name
-    if match := _LORA_NAME.fullmatch(plain):
+    if match := _LORA_NAME_PATTERN.fullmatch(plain):
         return match["layer"]
     parts = plain.split(".")
     if parts[-1] in ("weight", "bias") and len(parts) > 1 and parts[-2] in _HEADS:

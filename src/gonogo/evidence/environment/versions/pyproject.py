@@ -26,7 +26,7 @@ else:
     import tomli as tomllib
 
 
-_DOTTED = re.compile(r"(?:[\w\"'-]{1,100}[ \t]*\.[ \t]*){30}")
+_DOTTED_PATTERN = re.compile(r"(?:[\w\"'-]{1,100}[ \t]*\.[ \t]*){30}")
 _MAX_NOT_FOUND = 1000
 """Limit of searches from the beginning, for requirements that are escaped in the file or parsed in another order."""
 
@@ -34,7 +34,7 @@ _MAX_NOT_FOUND = 1000
 def read_pyproject(listing: PackageListing) -> None:
     """Add all dependencies of a pyproject.toml, including those of extras and groups."""
     try:
-        if _DOTTED.search(listing.source.text):
+        if _DOTTED_PATTERN.search(listing.source.text):
             return  # tomllib is quadratic in the number of a key's dots, and real keys have few
         content = tomllib.loads(listing.source.text)
     except (ValueError, RecursionError):

@@ -47,7 +47,7 @@ _WHEEL_NAME_PATTERN = (
     rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 )
 _ARCHIVE_NAME_PATTERN = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"
-_CONDA_BUILD_PATH = re.compile(
+_CONDA_BUILD_PATH_PATTERN = re.compile(
     r"file:///(?:\S*/)?(?:feedstock_root|croot|conda-bld|ci_py\d+|build/80754af9|ktietz/\w+/ci)"
 )
 """A path in the output of ``pip freeze`` for conda packages: the folder of their build, which exists nowhere else."""
@@ -189,7 +189,7 @@ def read_requirement(
     url = _ADDRESS_PATTERN.match(text) if "@" in text else None
     if url is not None:
         extras = re.sub(r"\s", "", url[2] or "")
-        address = "" if _CONDA_BUILD_PATH.match(url[3]) else decode_latin1_as_utf8(url[3])
+        address = "" if _CONDA_BUILD_PATH_PATTERN.match(url[3]) else decode_latin1_as_utf8(url[3])
         version = _version_of_url(url[3], url[1])
         listing.add_package(url[1], version, place, replace=replace, extras=extras, address=address)
         return True
