@@ -491,7 +491,11 @@ def test_regular_expressions_are_named_as_such() -> None:
     makers = {"Pattern", "lazy_compile", "re.compile", "re2.compile"}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) in makers:
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Call)
+                and ast.unparse(node.value.func) in makers
+            ):
                 assert ast.unparse(node.targets[0]).endswith(("_PATTERN", "_PATTERNS")), f"{path}:{node.lineno}"
 
 

@@ -22,7 +22,7 @@ from mcp import StdioServerParameters
 from mcp.client.client import Client
 from ports import free_port
 
-from gonogo.cli.mcp.server import LIMIT, make_server, truncate_to_limit
+from gonogo.cli.mcp.server import MAX_ANSWER_CHARACTERS, make_server, truncate_to_limit
 from gonogo.cli.mcp.short_answer import MAX_TOKENS, as_json, short_report
 from gonogo.cli.schemas.report import report_schema
 from gonogo.cli.serving.folders import Folders
@@ -107,7 +107,7 @@ def test_tools_answer_with_what_their_schemas_say(project: Path, transport: str)
             assert count_tokens(as_json(listed)) <= MAX_TOKENS
             more: Any = (await client.call_tool("job", {"job": listed["job"], "detail": True})).structured_content
             assert more["cut"]
-            assert len(json.dumps(more["report"], ensure_ascii=False)) <= LIMIT
+            assert len(json.dumps(more["report"], ensure_ascii=False)) <= MAX_ANSWER_CHARACTERS
             whole = (await client.read_resource(listed["whole"])).contents[0]
             assert len(json.loads(whole.text)["hazards"]) > len(more["report"]["hazards"])  # type: ignore[union-attr]
             assert listed["report"]["count"] == len(json.loads(whole.text)["hazards"])  # type: ignore[union-attr]
@@ -138,7 +138,7 @@ def test_a_pasted_log_a_typed_command_and_prepare(project: Path) -> None:
             assert str(project) not in told["pack"]
             assert "pack" not in told["report"]
             assert told["report"]["log"]["events"][0]["type"] == "KeyError"
-            assert len(json.dumps(told, ensure_ascii=False)) < LIMIT + 8000
+            assert len(json.dumps(told, ensure_ascii=False)) < MAX_ANSWER_CHARACTERS + 8000
             for command in ("bash launch.sh", ["bash launch.sh"], "cd . && NCCL_DEBUG=INFO bash launch.sh"):
                 found: Any = (await client.call_tool("check", {"command": command})).structured_content
                 assert "stage" in json.dumps(found["report"]["findings"]), command
@@ -385,5 +385,5 @@ def test_a_cut_answer_keeps_its_shape() -> None:
     assert is_cut
     assert small["verdict"] == "GO"
     assert small["findings"]
-    assert len(json.dumps(small)) <= LIMIT
+    assert len(json.dumps(small)) <= MAX_ANSWER_CHARACTERS
     assert truncate_to_limit({"verdict": "GO"}) == ({"verdict": "GO"}, False)

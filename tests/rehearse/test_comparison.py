@@ -10,13 +10,13 @@ import pytest
 from gonogo.finding.frame import Frame
 from gonogo.rehearse.ranks.comparison import Comparison
 from gonogo.virtual.protocol.messages import (
+    CallSite,
     Collective,
     Group,
     Hello,
     RankContext,
     RankEnded,
     Reply,
-    Site,
     ThreadCall,
     WaitMode,
 )
@@ -33,7 +33,7 @@ class World:
             self.comparison.handle_message(rank, Group("world", tuple(range(ranks))))
             for line in (1, 2, 3):
                 frames = (Frame("train.py", line, "main", owner="user"),)
-                self.comparison.handle_message(rank, Site(line, frames, ("main",), line))
+                self.comparison.handle_message(rank, CallSite(line, frames, ("main",), line))
 
     def call(self, rank: int, operator: str = "allreduce", **changes: Any) -> None:
         values: dict[str, Any] = {
@@ -74,7 +74,7 @@ def test_ranks_that_are_not_rehearsed_send_what_the_lowest_does() -> None:
     comparison = Comparison([0, 3], lambda rank, reply: told.append(reply))
     for rank, payload in ((0, b"a"), (3, b"d")):
         comparison.handle_message(rank, Group("world", (0, 1, 2, 3)))
-        comparison.handle_message(rank, Site(1, (), (), 1))
+        comparison.handle_message(rank, CallSite(1, (), (), 1))
         call = Collective("world", "allreduce", (), None, "SUM", None, (), None, "init", 0, 1, WaitMode.YES, payload)
         comparison.handle_message(rank, call)
     assert [told[0].payloads[which] for which in told[0].of] == [b"a", b"a", b"a", b"d"]

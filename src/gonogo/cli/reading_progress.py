@@ -14,7 +14,7 @@ from gonogo.finding import translated
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PATIENCE = 1.0
+PROGRESS_DELAY_SECONDS = 1.0
 """Seconds before the progress bar appears."""
 
 _READING_LOGS = translated("reading logs")
@@ -34,7 +34,7 @@ def log_read_progress(logs: list[str], language: str, stream: TextIO | None = No
     def advance_bar(count: int) -> None:
         nonlocal read, bar
         read += count
-        if bar is None and time.monotonic() - begun > PATIENCE:
+        if bar is None and time.monotonic() - begun > PROGRESS_DELAY_SECONDS:
             bar = _progress_bar(stream, language, _total_bytes(logs))
             bar.start()
         if bar is not None:

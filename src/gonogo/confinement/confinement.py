@@ -24,11 +24,11 @@ CONFINEMENT_VARIABLE = "GONOGO_CONFINEMENT"
 """Environment variable that names the only means to try."""
 _MEANS_BY_PREFERENCE: tuple[Means, ...] = ("namespaces", "landlock")
 _MIN_FREE_BYTES = 256 << 20
-_LONGEST_SOCKET = 107
+_MAX_SOCKET_PATH_BYTES = 107
 """Bytes of a Unix socket's path; the kernel refuses longer ones."""
-_SOCKET_NAME = 48
+_SOCKET_NAME_BYTES = 48
 """What programs add to TMPDIR for one: 32 bytes for ``multiprocessing``'s managers, 37 for a UUID."""
-_RANK_FOLDERS = 32
+_RANK_FOLDER_BYTES = 32
 """What a rehearsal adds to the shared folder for a rank's temporary files."""
 
 
@@ -64,7 +64,7 @@ class Confinement:
 
     def _short_link(self, folder: Path) -> Path:
         """The folder, or a link to it where its path is too long for sockets."""
-        if len(os.fsencode(folder)) + _RANK_FOLDERS + _SOCKET_NAME <= _LONGEST_SOCKET:
+        if len(os.fsencode(folder)) + _RANK_FOLDER_BYTES + _SOCKET_NAME_BYTES <= _MAX_SOCKET_PATH_BYTES:
             return folder
         for place in ("/tmp", "/var/tmp"):
             try:

@@ -53,7 +53,7 @@ _TOO_FEW_ROWS = Reason(
 )
 
 _SIGNAL_OF_OOM_KILLER = "SIGKILL"
-_SHORTEST_EXTENSION = 3600
+_MIN_EXTENSION_SECONDS = 3600
 """Seconds: what ``--timeout`` is raised to at least."""
 _OOM_KILLER_HINT = translated(
     "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory"
@@ -397,7 +397,9 @@ def _skipped_on_rank(
 def _remedy_by_outcome(rank: RankRecord, record: RehearsalRecord) -> GapRemedy | None:
     """What would let a rank get further, if how it ended tells; an exception or a gap of its own has its own remedy."""
     if rank.outcome == "timed-out":
-        seconds = max(_SHORTEST_EXTENSION, math.ceil(2 * record.seconds / _SHORTEST_EXTENSION) * _SHORTEST_EXTENSION)
+        seconds = max(
+            _MIN_EXTENSION_SECONDS, math.ceil(2 * record.seconds / _MIN_EXTENSION_SECONDS) * _MIN_EXTENSION_SECONDS
+        )
         return rehearse_again("--timeout", str(seconds), purpose=Purpose.EXTEND_TIMEOUT)
     if rank.outcome == "interrupted":
         return rehearse_again()

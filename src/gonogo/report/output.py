@@ -15,7 +15,7 @@ from gonogo.report import print_to, render
 from gonogo.report.atomic import write_atomically
 
 _SHOWN_IN_BROWSER = translated("gonogo: shown in the browser: {path}")
-_NOT_SHOWN = translated("gonogo: no browser on this machine; open {path} on one that has a browser")
+_NO_BROWSER = translated("gonogo: no browser on this machine; open {path} on one that has a browser")
 
 _CANNOT_WRITE = translated("--output {path}: {why}")
 
@@ -124,4 +124,4 @@ def show_in_browser(report: Report, report_path: Path | None, language: str) -> 
         path = Path(tempfile.mkdtemp(prefix="gonogo-"), "report.html")
         write_atomically(path, render(report, "html", language).encode("utf-8", "replace"))
     opened = webbrowser.open(path.resolve().as_uri())
-    print((_SHOWN_IN_BROWSER if opened else _NOT_SHOWN).format(path=path).in_language(language), file=sys.stderr)
+    print((_SHOWN_IN_BROWSER if opened else _NO_BROWSER).format(path=path).in_language(language), file=sys.stderr)

@@ -26,7 +26,7 @@ _STDLIB_FOLDERS = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}
 )
-_LIMIT = 200
+_MAX_FRAMES = 200
 
 
 def owner_of(path: str) -> Owner:
@@ -75,14 +75,14 @@ def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
         if frame is not None:
             found.append(frame)
         traceback = traceback.tb_next
-    return tuple(found[-_LIMIT:])
+    return tuple(found[-_MAX_FRAMES:])
 
 
 def frames_of_call(frame: FrameType | None = None) -> tuple[Frame, ...]:
     """The frames of a running call (by default the caller), outermost first."""
     current = frame if frame is not None else sys._getframe(1)
     found: list[Frame] = []
-    while current is not None and len(found) < _LIMIT:
+    while current is not None and len(found) < _MAX_FRAMES:
         made = frame_of(current.f_code.co_filename, current.f_lineno, current.f_code.co_name)
         if made is not None:
             found.append(made)

@@ -28,7 +28,7 @@ from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-LIMIT = 24_000
+MAX_ANSWER_CHARACTERS = 24_000
 """Characters of JSON that an answer in detail has at most; the whole is a resource."""
 _WHOLE_TOKENS = 40
 """Of the resource's address, and of what stands around a report."""
@@ -440,7 +440,9 @@ class _Tools:
             beside = count_tokens(as_json(answer)) + _WHOLE_TOKENS
             report = short_report(whole, self.languages.get(job.id, "en"), MAX_TOKENS - beside)
             return _to_tool_result({**answer, "report": report, "whole": f"gonogo://results/{job.id}"})
-        report, is_cut = truncate_to_limit(whole, max(LIMIT - len(pack), _MIN_REPORT_CHARACTERS) if pack else LIMIT)
+        report, is_cut = truncate_to_limit(
+            whole, max(MAX_ANSWER_CHARACTERS - len(pack), _MIN_REPORT_CHARACTERS) if pack else MAX_ANSWER_CHARACTERS
+        )
         answer |= {"pack": pack} if pack else {}
         return _to_tool_result({**answer, "report": report, "cut": is_cut, "whole": f"gonogo://results/{job.id}"})
 
@@ -468,7 +470,7 @@ def _require_command(command: str | Sequence[str]) -> str | Sequence[str]:
     return command
 
 
-def truncate_to_limit(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool]:
+def truncate_to_limit(value: dict[str, Any], limit: int = MAX_ANSWER_CHARACTERS) -> tuple[dict[str, Any], bool]:
     """The object shortened to at most ``limit`` characters of JSON, and whether anything was removed."""
     if _json_length(value) <= limit:
         return value, False

@@ -26,7 +26,7 @@ _USED_OF_TOTAL_PATTERN = lazy_compile(
 )
 _UNIT_EXPONENTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 _NEARLY_FULL_FRACTION = 0.95
-_ROOM_FOR_ONE_BLOCK = 1.5
+_SUFFICIENT_FREE_RATIO = 1.5
 """Free memory, in units of the request, that certainly sufficed: PyTorch gives cached blocks back before it reports."""
 _OOM_HAZARDS = (
     *("rollout-engine-wakes-before-trainer-frees", "gpu-oom-model-states", "gpu-oom-activations"),
@@ -135,7 +135,7 @@ def _gpu_allocation_clues(text: str, place: CluePlace) -> Iterator[Clue]:
     asked, free = _parse_bytes(_REQUESTED_PATTERN.search(text)), _parse_bytes(_FREE_PATTERN.search(text))
     if asked is None or free is None:
         return
-    if free > _ROOM_FOR_ONE_BLOCK * asked:
+    if free > _SUFFICIENT_FREE_RATIO * asked:
         yield Clue(
             translated(
                 "{asked} was requested and {free} was free: the GPU had not run out of memory. The request "

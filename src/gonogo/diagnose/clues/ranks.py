@@ -15,7 +15,7 @@ from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, LoggedCollective
 from gonogo.finding.log_answer import Clue, CluePlace
 
-FEW = 20
+MAX_EARLY_COLLECTIVES = 20
 """Up to this number of collectives, a process group has only just started."""
 _STARTUP_HAZARDS = ("nccl-p2p-hang", "nccl-wrong-network-interface")
 """Hazards that appear at the first collectives of a run, or never."""
@@ -270,7 +270,7 @@ def _one_element_all_reduce(calls: Sequence[LoggedCollective]) -> Iterator[Clue]
 def _hang_after_startup(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A hang after many successful collectives, which excludes hazards of the startup."""
     numbers = [call.sequence for call in calls if call.sequence is not None]
-    if not numbers or min(numbers) <= 10 * FEW:
+    if not numbers or min(numbers) <= 10 * MAX_EARLY_COLLECTIVES:
         return
     call = next(call for call in calls if call.sequence == min(numbers))
     yield Clue(

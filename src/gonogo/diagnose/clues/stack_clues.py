@@ -28,7 +28,7 @@ _MAX_STACKS = 16
 _MAX_CLUES = 2
 _PYTHONS_OWN = sys.stdlib_module_names
 """py-spy writes ``threading.py`` without a folder."""
-_NEXT = 3
+_MAX_LINE_GAP = 3
 """Frames further apart than this number of lines belong to different stacks."""
 
 
@@ -108,7 +108,7 @@ def _parsed(log: FailureLog, line: LogLine, text: str) -> tuple[LogFrame | None,
 
 
 def _follows(one: LogLine, other: LogLine) -> bool:
-    return one.path == other.path and one.rank == other.rank and 0 < other.number - one.number <= _NEXT
+    return one.path == other.path and one.rank == other.rank and 0 < other.number - one.number <= _MAX_LINE_GAP
 
 
 def _stack(log: FailureLog, lines: list[tuple[LogLine, LogFrame]], innermost_first: bool) -> Stack:

@@ -22,7 +22,7 @@ from gonogo.hazards.build_cache import toml_values
 TOPICS_FILE = Path(__file__).with_name("topics.toml")
 _MAX_TOPICS = 2
 _NEEDED_WEIGHT = 3
-_FRAMES = 24
+_MAX_FRAMES = 24
 _OFF_VALUES = ("false", "0", "none", "no", "null", "off", "", "disable", "disabled")
 _SIZE_PATTERN = re.compile(r"(?:size|degree|parallel|^[tpce]p$|parallel_\w+)$")
 
@@ -50,7 +50,7 @@ class FailingPart(NamedTuple):
 
 def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) -> tuple[FailingPart, ...]:
     """The topics of the failing code, the clearest first; none if neither frames nor message are of any."""
-    frames = tuple(reversed(exception.frames))[:_FRAMES]
+    frames = tuple(reversed(exception.frames))[:_MAX_FRAMES]
     texts = [_text_of(frame) for frame in frames]
     message = exception.message.text[:2000].lower()
     weighed: list[tuple[int, FailingPart]] = []

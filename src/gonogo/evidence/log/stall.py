@@ -21,7 +21,7 @@ STALL_WORDS = (
 """Literals of lines that reveal a stall; ``log_words`` of the hazards that look for one."""
 GATHER_OPERATIONS = ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_BASE", "ALLGATHER_COALESCED", "_REDUCE_SCATTER_BASE")
 """The collectives with which ZeRO-3 gathers parameters and scatters gradients."""
-FEW = 20
+MAX_EARLY_SEQUENCE_NUMBER = 20
 """Below this sequence number a collective is early: training soon counts hundreds of them."""
 
 _COLLECTIVE_TIMEOUT_PATTERN = Pattern(
@@ -107,7 +107,7 @@ class Stall(msgspec.Struct, frozen=True):
         """True if only the first few collectives had run, or none."""
         if not self.time_outs:
             return self.by_store is not None
-        return self.first_sequence is not None and self.first_sequence <= FEW
+        return self.first_sequence is not None and self.first_sequence <= MAX_EARLY_SEQUENCE_NUMBER
 
     @property
     def is_in_gather(self) -> bool:

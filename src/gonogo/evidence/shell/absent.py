@@ -29,7 +29,7 @@ _BEFORE_AND = frozenset({"cd", "export", "set", "echo", "source", ".", ":", "tru
 """Commands that a command after ``&&`` may follow and still be surely run."""
 _TELLING = ("README", "INSTALL", ".gitignore", ".gitmodules", "Makefile", "Dockerfile", "setup.sh", "install.sh")
 """Files that may say that somebody makes what is not here."""
-_MOST_READ = 1 << 20
+_MAX_READ_BYTES = 1 << 20
 
 
 class MissingTarget(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ def _is_named_in(path: str, files: tuple[str, ...]) -> bool:
                 continue
             try:
                 with open_for_reading(folder / entry) as file:
-                    if word.search(file.read(_MOST_READ)):
+                    if word.search(file.read(_MAX_READ_BYTES)):
                         return True
             except OSError:
                 continue

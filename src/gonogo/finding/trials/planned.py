@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.finding.text import Text
 
-SAME_SPEED = 0.05
+SPEED_TOLERANCE = 0.05
 """Relative difference in speed below which step times are too uncertain to rank by: the simplest strategy is first."""
 
 

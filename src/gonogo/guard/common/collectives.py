@@ -16,7 +16,7 @@ from gonogo.finding.frame import Frame
 from gonogo.guard.common.faults import disable_part, off
 from gonogo.guard.common.frames import GONOGO, frame_of
 
-KEPT = 20
+HISTORY_LENGTH = 20
 _MAX_STACK_DEPTH = 20
 _MAX_KEPT_FRAMES = 8
 _GUARD_PART = "collectives"
@@ -90,7 +90,7 @@ class CollectiveRingBuffer:
     """The last collectives that this process called, and the number of calls in each group."""
 
     def __init__(self) -> None:
-        self.entries: deque[_RecordedCall] = deque(maxlen=KEPT)
+        self.entries: deque[_RecordedCall] = deque(maxlen=HISTORY_LENGTH)
         self.counts: dict[str, int] = {}
         """Calls by group; those between two ranks, and the making of groups, under names of their own."""
         self.total = 0

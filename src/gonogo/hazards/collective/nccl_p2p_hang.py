@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import first_step_line
-from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_in_log_or_setup, find_stall
+from gonogo.evidence.log.stall import MAX_EARLY_SEQUENCE_NUMBER, STALL_WORDS, Stall, find_in_log_or_setup, find_stall
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONSUMER_GPU_PATTERN = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
@@ -60,4 +60,6 @@ class NcclP2pHang(Hazard):
 def _has_trained(log: FailureLog, stall: Stall) -> bool:
     """Whether more than the first collectives had completed: a step is shown, or their sequence number is high."""
     passed = stall.first_sequence or 0
-    return passed > 10 * FEW or (first_step_line(log) is not None and passed > FEW)
+    return passed > 10 * MAX_EARLY_SEQUENCE_NUMBER or (
+        first_step_line(log) is not None and passed > MAX_EARLY_SEQUENCE_NUMBER
+    )

@@ -37,7 +37,7 @@ _FURTHER_PATTERN = re.compile(
 _DEEPSPEED_OPTIONS = (*("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi"),)
 _PARSERS = ("argparse.ArgumentParser", "deepspeed.add_config_arguments")
 """Calls that return a parser: DeepSpeed's returns the one that it is given."""
-_LONGEST_CHAIN = 5
+_MAX_CHAIN_LENGTH = 5
 _REST_OF_LINE = ast.parse("sys.argv[1:]", mode="eval").body
 
 
@@ -243,7 +243,7 @@ def certainly_runs(script: PythonFile, node: ast.AST, run: Run, depth: int = 0) 
     """Whether the program certainly reaches the node with this launch's arguments."""
     if not all(holds_for_argv(test, run) for test in _conditions_around(script, node)):
         return False
-    if script.enclosing_loop(node) is not None or depth > _LONGEST_CHAIN:
+    if script.enclosing_loop(node) is not None or depth > _MAX_CHAIN_LENGTH:
         return False
     if any(isinstance(one, ast.Try | ast.ExceptHandler | ast.Lambda) for one in script.ancestors(node)):
         return False

@@ -7,7 +7,7 @@ from gonogo.evidence.shell.absent import MissingTarget
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
 
-_DEEPEST = 10
+_MAX_DEPTH = 10
 
 
 class LaunchSourcedFileNotFound(Hazard):
@@ -53,7 +53,7 @@ def _variables_of_caller(words: Sequence[object]) -> Iterator[str]:
 
 
 def _variables_in(pieces: Sequence[Piece], depth: int) -> Iterator[str]:
-    for piece in pieces if depth < _DEEPEST else ():
+    for piece in pieces if depth < _MAX_DEPTH else ():
         if piece.variable:
             yield piece.variable
         yield from _variables_in(piece.inner, depth + 1)

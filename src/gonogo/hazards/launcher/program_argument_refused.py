@@ -21,7 +21,7 @@ class ProgramArgumentRefused(Hazard):
         if parser is None:
             yield from self._missing_field_findings(launch, run)
             return
-        meant: set[str] = set()
+        intended: set[str] = set()
         for option in launch.options:
             word = _option_as_written(option)
             if word is None:
@@ -29,14 +29,14 @@ class ProgramArgumentRefused(Hazard):
             refused = self._describe_refusal(option, word, parser)
             if refused is not None:
                 says, cure, declared = refused
-                meant.update({*cure.en.split()} & parser.option_strings if declared is None else ())
+                intended.update({*cure.en.split()} & parser.option_strings if declared is None else ())
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
                 yield self.finding(says, cure=cure, spans=tuple(spans), parameter=word)
-        yield from self._missing_option_findings(launch, run, parser, meant)
+        yield from self._missing_option_findings(launch, run, parser, intended)
 
-    def _missing_option_findings(self, launch: Launch, run: Run, parser: ProgramParser, meant: set[str]) -> Findings:
-        """Required options that the command lacks, except those in ``meant``: a misspelt option stands for them."""
+    def _missing_option_findings(self, launch: Launch, run: Run, parser: ProgramParser, intended: set[str]) -> Findings:
+        """Required options that the command lacks, except those in ``intended``: a misspelt option stands for them."""
         if not parser.single or not launch.options.complete:
             return
         if any(word.value is None for word in launch.options.words):
@@ -51,7 +51,7 @@ class ProgramArgumentRefused(Hazard):
             required = declared.call.keyword_node("required")
             if not declared.names or not declared.is_unconditional or not isinstance(required, ast.Constant):
                 continue
-            if required.value is not True or meant.intersection(declared.names):
+            if required.value is not True or intended.intersection(declared.names):
                 continue
             if not any(declared in parser.declarations_of(word) for word in given):
                 missing.append(declared)

@@ -16,13 +16,13 @@ POSITIONS_MISMATCH_PATTERN = Pattern(
     r"\[3, (?P<kept>\d+)\]"
 )
 """Qwen-VL's three rows of position IDs, computed from the image sizes, do not match the number of tokens."""
-CUTOFF_ROUNDING = 64
+LENGTH_LIMIT_MULTIPLE = 64
 """Length limits are multiples of this; the lengths of sequences that were not truncated rarely are."""
 LIMIT_PATTERN = Pattern(
     r"(?:cutoff_len|max_length|max_prompt_length|max_seq_len(?:gth)?|model_max_length)[\"']?[=: ]+[\"']?\d+"
 )
 """A length limit, as launches and configs write it."""
-FEW = 16
+MAX_STRAY_PLACEHOLDERS = 16
 """A stray placeholder changes the count by up to this many tokens; truncation by more."""
 PIXELS_PER_TOKEN = 32 * 32
 """The most pixels per token in common vision towers (Qwen3-VL; Qwen2-VL: 28 x 28)."""

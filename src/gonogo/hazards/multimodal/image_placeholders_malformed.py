@@ -1,7 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.multimodal._placeholder_counts import FEW, MISMATCH_PATTERN, token_and_feature_counts
+from gonogo.hazards.multimodal._placeholder_counts import (
+    MAX_STRAY_PLACEHOLDERS,
+    MISMATCH_PATTERN,
+    token_and_feature_counts,
+)
 from gonogo.hazards.rule import Certainty, Pattern, Text
 
 _COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
@@ -48,7 +52,9 @@ class ImagePlaceholdersMalformed(LoggedHazard):
             return Certainty.LIKELY
         if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_COMPLETION_CODE_PATHS):
             return Certainty.POSSIBLE  # the model may have generated the token itself, and the data may be correct
-        return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
+        return (
+            Certainty.LIKELY if 0 < tokens - features <= MAX_STRAY_PLACEHOLDERS or not features else Certainty.POSSIBLE
+        )
 
     def format_cause(self, match: Match | None) -> Text:
         """The cause, with a special text if there is one placeholder for each unmerged patch."""

@@ -2,9 +2,9 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_in_evidence
 from gonogo.hazards.multimodal._placeholder_counts import (
-    CUTOFF_ROUNDING,
-    FEW,
+    LENGTH_LIMIT_MULTIPLE,
     LIMIT_PATTERN,
+    MAX_STRAY_PLACEHOLDERS,
     MISMATCH_PATTERN,
     PIXELS_PER_TOKEN,
     POSITIONS_MISMATCH_PATTERN,
@@ -40,7 +40,7 @@ class ImageTokensTruncated(LoggedHazard):
                 return None
             return (
                 Certainty.LIKELY
-                if kept % CUTOFF_ROUNDING == 0 or log_mentions(log, LIMIT_PATTERN)
+                if kept % LENGTH_LIMIT_MULTIPLE == 0 or log_mentions(log, LIMIT_PATTERN)
                 else Certainty.POSSIBLE
             )
         if sign.says is not MISMATCH_PATTERN:
@@ -52,7 +52,7 @@ class ImageTokensTruncated(LoggedHazard):
         if tokens < features:
             return Certainty.LIKELY
         limited = log_mentions(log, LIMIT_PATTERN)
-        if limited and tokens - features > FEW:
+        if limited and tokens - features > MAX_STRAY_PLACEHOLDERS:
             return Certainty.LIKELY
         return None if features and tokens % features == 0 else Certainty.POSSIBLE  # each twice
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.named_model import find_moe_mention, find_multimodal_mention
 from gonogo.evidence.log.progress import is_before_first_step
-from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, find_stall
+from gonogo.evidence.log.stall import MAX_EARLY_SEQUENCE_NUMBER, STALL_WORDS, Stall, find_stall
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.divergence_fixes import fix_divergent_branch
 from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
@@ -114,5 +114,7 @@ def _gathers_different_modules(log: FailureLog, stall: Stall) -> bool:
     if not stall.is_in_gather or find_multimodal_mention(log):
         return False
     # Before the end of the first step only ZeRO-3 runs this many collectives.
-    early = FEW < (stall.first_sequence or 0) < _MAX_COLLECTIVES_PER_STEP and is_before_first_step(log)
+    early = MAX_EARLY_SEQUENCE_NUMBER < (
+        stall.first_sequence or 0
+    ) < _MAX_COLLECTIVES_PER_STEP and is_before_first_step(log)
     return bool(stall.zero3 or stall.has_diverged or early)

@@ -10,13 +10,13 @@ import struct
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _VERSION = 1
-_UINT16 = 8
+_UINT16_CODE = 8
 """The code of the ids' dtype, ``DType.uint16``."""
-_DOCUMENTS = 2048
+_DOCUMENT_COUNT = 2048
 """Enough for each part of a split in per mille (``949,50,1``) to get some."""
 _MAX_DOCUMENT = 1024
 """Tokens of a document; samples of any length are cut from all of them, one after another."""
-_IDS = 48
+_DISTINCT_IDS = 48
 """Different token ids, from 1: in any vocabulary, and not the id of padding."""
 
 
@@ -24,9 +24,9 @@ def indexed_token_files(tokens: int) -> dict[str, bytes]:
     """The two files by suffix, with documents of that many tokens, or fewer if that is a lot."""
     tokens = min(tokens, _MAX_DOCUMENT)
     size = tokens * 2  # bytes of a document
-    document = struct.pack(f"<{tokens}H", *(1 + number % _IDS for number in range(tokens)))
-    index = [_MAGIC, struct.pack("<QBQQ", _VERSION, _UINT16, _DOCUMENTS, _DOCUMENTS + 1)]
-    index.append(struct.pack(f"<{_DOCUMENTS}i", *[tokens] * _DOCUMENTS))
-    index.append(struct.pack(f"<{_DOCUMENTS}q", *range(0, size * _DOCUMENTS, size)))
-    index.append(struct.pack(f"<{_DOCUMENTS + 1}q", *range(_DOCUMENTS + 1)))
-    return {".idx": b"".join(index), ".bin": document * _DOCUMENTS}
+    document = struct.pack(f"<{tokens}H", *(1 + number % _DISTINCT_IDS for number in range(tokens)))
+    index = [_MAGIC, struct.pack("<QBQQ", _VERSION, _UINT16_CODE, _DOCUMENT_COUNT, _DOCUMENT_COUNT + 1)]
+    index.append(struct.pack(f"<{_DOCUMENT_COUNT}i", *[tokens] * _DOCUMENT_COUNT))
+    index.append(struct.pack(f"<{_DOCUMENT_COUNT}q", *range(0, size * _DOCUMENT_COUNT, size)))
+    index.append(struct.pack(f"<{_DOCUMENT_COUNT + 1}q", *range(_DOCUMENT_COUNT + 1)))
+    return {".idx": b"".join(index), ".bin": document * _DOCUMENT_COUNT}

@@ -35,8 +35,8 @@ _LABEL_WORDS = frozenset({"label", "labels", "target", "targets", "class", "clas
 _TOKEN_COUNT = 1 << 22
 """Tokens in a shard at first: two steps of most launches, in 8 MB."""
 _MAX_TOKEN_COUNT = 1 << 26
-_SHARDS = 2
-_FEWEST_SAMPLES = 64
+_SHARD_COUNT = 2
+_MIN_SAMPLES = 64
 _MAX_SAMPLES = 4096
 _MAX_DIMENSIONS = 6
 _ARRAYS_GENERATED = translated("generated arrays, with the dtype and shape that the code reads")
@@ -66,12 +66,12 @@ def infer_array_input(
     if _reads_tokens(whole, reads):
         wanted.why = _TOKENS_GENERATED
         wanted.layout = ArrayLayout("uint16" if wanted.suffix == ".npy" else "int64", (_TOKEN_COUNT,))
-        wanted.rows = _SHARDS
+        wanted.rows = _SHARD_COUNT
     else:
         wanted.layout = (
             ArrayLayout("int64", ()) if _has_label_name(path) else ArrayLayout("float32", (_unused_size(known),))
         )
-        wanted.rows = min(max(rows_for_two_steps(runs[0]), _FEWEST_SAMPLES), _MAX_SAMPLES)
+        wanted.rows = min(max(rows_for_two_steps(runs[0]), _MIN_SAMPLES), _MAX_SAMPLES)
     chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.contains(one))
     chosen = chosen or any(scope.calls("*.startswith", "*.endswith"))
     if folder and chosen and not glob.has_magic(path):

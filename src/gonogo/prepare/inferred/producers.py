@@ -26,7 +26,7 @@ _WRITING_MODE_PATTERN = re.compile(r"[wax]|r\+")
 _MAX_FILES = 400
 _MAX_BYTES = 1 << 19
 _MAX_DEPTH = 4
-_SHORTEST_PIECE = 4
+_MIN_PIECE_LENGTH = 4
 _PRODUCED = translated("{text}; {place} writes it: run that step first, or put a few files of its output there")
 
 
@@ -60,7 +60,7 @@ def find_producer(path: str, folder: Path) -> str | None:
         except UserError:
             continue
         if len(source.data) > _MAX_BYTES or not any(
-            piece[:_SHORTEST_PIECE].encode() in source.data for piece in pieces
+            piece[:_MIN_PIECE_LENGTH].encode() in source.data for piece in pieces
         ):
             continue
         script = Script(source)
@@ -91,7 +91,7 @@ def _distinctive_parts(path: str) -> Iterator[str]:
     name = os.path.basename(path.rstrip("/"))
     stem = re.split(r"\d+(?:\.\w+)?$|\*", name)[0] or name
     for piece in (name, stem):
-        if len(piece) >= _SHORTEST_PIECE and not piece.startswith("."):
+        if len(piece) >= _MIN_PIECE_LENGTH and not piece.startswith("."):
             yield piece
 
 
@@ -135,7 +135,7 @@ def _template(node: ast.JoinedStr) -> str:
 def _is_filled_in(template: str, name: str) -> bool:
     """Whether a file's name may be what a template becomes: its own letters are in it, in order, and not too few."""
     own = os.path.basename(template)
-    if _VALUE not in own or len(own.replace(_VALUE, "").rpartition(".")[0]) < _SHORTEST_PIECE:
+    if _VALUE not in own or len(own.replace(_VALUE, "").rpartition(".")[0]) < _MIN_PIECE_LENGTH:
         return False
     return re.fullmatch(r"[\w-]+".join(map(re.escape, own.split(_VALUE))), name) is not None
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gonogo.virtual.protocol.messages import Collective, Site
+from gonogo.virtual.protocol.messages import CallSite, Collective
 
 
 class LoggedCall(NamedTuple):
@@ -26,7 +26,7 @@ class CallLog:
     alike: dict[str, int] = field(default_factory=dict)
     """The number of collectives in which all ranks of a group agreed."""
     calls: dict[int, list[LoggedCall]] = field(default_factory=dict)
-    sites: dict[tuple[int, int], Site] = field(default_factory=dict)
+    sites: dict[tuple[int, int], CallSite] = field(default_factory=dict)
     """Stacks, by rank and number of the call site."""
 
     def clear(self) -> None:

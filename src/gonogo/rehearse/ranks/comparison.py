@@ -18,6 +18,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.virtual.protocol.messages import (
+    CallSite,
     Collective,
     End,
     Group,
@@ -26,7 +27,6 @@ from gonogo.virtual.protocol.messages import (
     RankContext,
     RankEnded,
     Reply,
-    Site,
     ThreadCall,
     WaitMode,
 )
@@ -57,7 +57,7 @@ class _RankCall:
 class _RankCalls:
     """What one rank has reported so far: its latest calls, the call it waits in, and how it ended."""
 
-    sites: dict[int, Site] = field(default_factory=dict)
+    sites: dict[int, CallSite] = field(default_factory=dict)
     waiting: _RankCall | None = None
     last: deque[_RankCall] = field(default_factory=lambda: deque(maxlen=_MAX_LAST_CALLS))
     end: End | None = None
@@ -99,7 +99,7 @@ class Comparison:
         state = self.ranks[rank]
         if isinstance(message, Collective):
             self._handle_call(rank, state, message)
-        elif isinstance(message, Site):
+        elif isinstance(message, CallSite):
             state.sites[message.number] = message
             if self._log is not None:
                 self._log.sites[rank, message.number] = message

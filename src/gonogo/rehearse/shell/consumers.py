@@ -13,7 +13,7 @@ import time
 from gonogo.evidence.launch.command_words import SHELLS
 
 _MAX_CHAIN = 16
-_SETTLES = 0.05
+_SETTLE_SECONDS = 0.05
 """A shell briefly holds the ends of a pipeline's pipes until it has started all programs."""
 
 
@@ -21,7 +21,7 @@ def is_read_by_shell(descriptor: int) -> bool:
     """Whether one of the shells that started this process reads what it writes to a descriptor."""
     if not _is_reader_shell(descriptor):
         return False
-    time.sleep(_SETTLES)
+    time.sleep(_SETTLE_SECONDS)
     return _is_reader_shell(descriptor)
 
 

@@ -8,7 +8,7 @@ from gonogo.report.html.charts import timelines
 from gonogo.report.html.markup import element, escape_line
 
 _SHOW_END_LABEL = translated("show where it ended")
-_HIGHEST = translated("show the peak of this module")
+_SHOW_PEAK = translated("show the peak of this module")
 
 
 def moment_button(finding: Finding, report: Report, language: str) -> str:
@@ -36,7 +36,7 @@ def _decisive_moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTime
         return None
     held = [sum(column) for column in zip(*timeline.by_category.values(), strict=True)]
     within = [point for point, module in enumerate(timeline.modules) if _is_submodule(module, finding.module)]
-    return (max(within, key=held.__getitem__), _HIGHEST) if within else None
+    return (max(within, key=held.__getitem__), _SHOW_PEAK) if within else None
 
 
 def _is_submodule(module: str, parent_module: str) -> bool:

@@ -26,7 +26,7 @@ _CAPACITY = translated("capacity {size}")
 _ALL_STRATEGIES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
-_RADIUS = 9
+_POINT_RADIUS = 9
 _MIN_POINT_DISTANCE = 2 * 13  # twice the radius with which points are drawn on a phone
 _MAX_CAPACITY_SHARE = 1.5
 """Strategies that need more than this share of the accelerator's memory are left out of the plot."""
@@ -127,7 +127,7 @@ def _point_markup(
     up = scales.y(choice.reserved_bytes)
     parts = [
         element("title", escape_line(_tooltip_text(choice, language))),
-        element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_RADIUS), klass="fits" if number else "too-large"),
+        element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_POINT_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
         parts.append(_text_element(x, up + 4, str(number), "middle"))

@@ -9,7 +9,7 @@ from gonogo.finding.lives.life_report import BaseRow
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
-_NAMES_SHOWN = 3
+_MAX_NAMES_SHOWN = 3
 _WORDS: dict[str, dict[str, Any]] = {
     "en": {
         "title": "Frozen weights, and the base that they come from",
@@ -52,8 +52,8 @@ def base_table(bases: Sequence[BaseRow], language: str) -> list[Table]:
     rows = []
     for row in bases:
         status = "perhaps" if row.status == "other" and not row.is_certain else row.status
-        names = ", ".join(map(clean_line, row.names[:_NAMES_SHOWN])) if row.status != "same" else ""
-        names += ", …" if names and len(row.names) > _NAMES_SHOWN else ""
+        names = ", ".join(map(clean_line, row.names[:_MAX_NAMES_SHOWN])) if row.status != "same" else ""
+        names += ", …" if names and len(row.names) > _MAX_NAMES_SHOWN else ""
         places = [_folders_text(row.before, words), _folders_text(row.after, words)]
         rows.append((f"{len(row.names):,}", words[row.stage], words[status], *places, names))
     return [Table(words["title"], words["columns"], tuple(rows), frozenset({0}))]

@@ -14,7 +14,7 @@ from gonogo.report.lives.base_table import base_table
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
-_NAMES_SHOWN = 3
+_MAX_NAMES_SHOWN = 3
 _WORDS: dict[str, dict[str, Any]] = {
     "en": {
         "loaded": "Weights, in the loaded result",
@@ -75,7 +75,7 @@ def _states_table(result: ResultReport, words: dict[str, Any]) -> Table:
     rows = []
     for (kind, status), same in kinds.items():
         lost = status not in ("restored", "unchanged")
-        names = ", ".join(clean_line(row.name) for row in same[:_NAMES_SHOWN]) if lost else ""
+        names = ", ".join(clean_line(row.name) for row in same[:_MAX_NAMES_SHOWN]) if lost else ""
         files = dict.fromkeys(_short_path(file) for row in same for file in (row.read_from or row.written_to))
         rows.append(
             (
@@ -83,7 +83,7 @@ def _states_table(result: ResultReport, words: dict[str, Any]) -> Table:
                 f"{len(same):,}",
                 words[status],
                 ", ".join([*files][:2]) + (f" +{len(files) - 2}" if len(files) > 2 else ""),
-                names + (", …" if lost and len(same) > _NAMES_SHOWN else ""),
+                names + (", …" if lost and len(same) > _MAX_NAMES_SHOWN else ""),
             )
         )
     title = words["loaded" if result.is_loaded else "files"]

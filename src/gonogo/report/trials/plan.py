@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gonogo.finding import Text, translated
-from gonogo.finding.trials.planned import SAME_SPEED, Cost, Plan, SolutionSummary, StrategySummary
+from gonogo.finding.trials.planned import SPEED_TOLERANCE, Cost, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
@@ -14,7 +14,7 @@ from gonogo.report.words import word
 
 MAX_EXPLAINED_STRATEGIES = 3
 """How many strategies are explained."""
-_BAR = 48
+_BAR_WIDTH = 48
 """Characters of a bar that represents the whole memory of an accelerator."""
 _LETTER_BY_CATEGORY = {
     "parameters": "P",
@@ -153,7 +153,7 @@ def _reading_note(plan: Plan, language: str) -> str:
     bands = {choice.source: choice.band for choice in plan.fitting}
     speeds = [choice.tokens_per_second_per_gpu for choice in plan.fitting]
     said = [
-        *([_SAME_SPEED_LEGEND.format(share=SAME_SPEED)] if not plan.solve and _has_faster_below(speeds) else []),
+        *([_SAME_SPEED_LEGEND.format(share=SPEED_TOLERANCE)] if not plan.solve and _has_faster_below(speeds) else []),
         _BATCH_LEGEND,
         *(text.format(band=bands[source]) for source, text in _BAND_LEGENDS.items() if source in bands),
     ]
@@ -232,8 +232,10 @@ def memory_bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, 
     drawn: list[tuple[str, str]] = []
     reached = 0.0
     for name, share in memory_bar_shares(choice, capacity_bytes).items():
-        start, reached = round(reached * _BAR), reached + share
-        drawn.append((name, _LETTER_BY_CATEGORY[name] * (min(round(reached * _BAR), _BAR) - min(start, _BAR))))
+        start, reached = round(reached * _BAR_WIDTH), reached + share
+        drawn.append(
+            (name, _LETTER_BY_CATEGORY[name] * (min(round(reached * _BAR_WIDTH), _BAR_WIDTH) - min(start, _BAR_WIDTH)))
+        )
     return drawn
 
 

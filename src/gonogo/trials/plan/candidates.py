@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gonogo.finding.trials.planned import SAME_SPEED
+from gonogo.finding.trials.planned import SPEED_TOLERANCE
 from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
 from gonogo.trials.plan.closed_form import Calibration, buffer_bytes, min_state_bytes
 from gonogo.trials.plan.extrapolation import Peak, extrapolate, measured_peak
@@ -233,7 +233,7 @@ class Candidates:
         left = sorted(choices, key=lambda choice: -choice.tokens_per_second)
         found: list[Choice] = []
         while left:
-            slowest = left[0].tokens_per_second * (1 - SAME_SPEED)
+            slowest = left[0].tokens_per_second * (1 - SPEED_TOLERANCE)
             alike = [choice for choice in left if choice.tokens_per_second >= slowest]
             found += sorted(alike, key=lambda choice: order[strategy_group(choice.strategy)])
             left = left[len(alike) :]
@@ -344,5 +344,5 @@ def _with_default_buckets(group: StrategyGroup) -> StrategyGroup:
 def _fastest_choice(choices: list[Choice]) -> Choice | None:
     """The fastest choice; among choices of about equal speed, one that was rehearsed at full depth."""
     most = max((choice.tokens_per_second for choice in choices), default=0.0)
-    alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - SAME_SPEED)]
+    alike = [choice for choice in choices if choice.tokens_per_second >= most * (1 - SPEED_TOLERANCE)]
     return max(alike, key=lambda choice: (choice.source == "rehearsed", choice.tokens_per_second), default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Text, translated
-from gonogo.finding.trials.planned import SAME_SPEED
+from gonogo.finding.trials.planned import SPEED_TOLERANCE
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.task_notes import task_notes
@@ -157,7 +157,7 @@ def _memory_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
 
 def _speed_reason(choice: Choice, fastest: Choice) -> Text:
     slower = 1 - choice.tokens_per_second / fastest.tokens_per_second if fastest.tokens_per_second else 0.0
-    said = _FASTEST if choice is fastest else _EQUALLY_FAST if slower < SAME_SPEED else _SLOWER_THAN_FIRST
+    said = _FASTEST if choice is fastest else _EQUALLY_FAST if slower < SPEED_TOLERANCE else _SLOWER_THAN_FIRST
     return said.format(limit=_BOTTLENECK_NAMES[choice.time.limit], percent=slower)
 
 

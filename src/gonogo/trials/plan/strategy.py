@@ -24,7 +24,7 @@ BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size, in elements."""
 MAX_LIVE_PARAMETERS = 1_000_000_000
 """DeepSpeed's default stage3_max_live_parameters and stage3_max_reuse_distance."""
-_SMALLER = 10
+_SMALL_BUCKET_DIVISOR = 10
 """Divisor for small buckets: with even smaller ones, messages would be too short to saturate the links."""
 
 
@@ -60,12 +60,12 @@ class Family(msgspec.Struct, frozen=True, order=True):
     @property
     def bucket(self) -> int:
         """Elements of a gradient or weight bucket under ZeRO-1 and 2."""
-        return BUCKET_ELEMENTS // _SMALLER if self.small_buckets else BUCKET_ELEMENTS
+        return BUCKET_ELEMENTS // _SMALL_BUCKET_DIVISOR if self.small_buckets else BUCKET_ELEMENTS
 
     @property
     def live_parameters(self) -> int:
         """At most this many elements are kept gathered by ZeRO-3."""
-        return MAX_LIVE_PARAMETERS // _SMALLER if self.small_buckets else MAX_LIVE_PARAMETERS
+        return MAX_LIVE_PARAMETERS // _SMALL_BUCKET_DIVISOR if self.small_buckets else MAX_LIVE_PARAMETERS
 
     @property
     def sharding(self) -> str:

@@ -63,7 +63,7 @@ class Archives:
     seconds: float = 150.0
     _begun: float = field(default_factory=time.monotonic)
     _listed: dict[str, dict[Version, list[_ReleaseFile]]] = field(default_factory=dict)
-    _read: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
+    _cache: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
 
     @property
     def is_spent(self) -> bool:
@@ -79,9 +79,9 @@ class Archives:
     def release(self, package: str, version: Version, *, sdist: bool = False) -> Release | None:
         """A release's sources; ``sdist``: its source archive, which has the changelog. None if unavailable."""
         key = (package, version, sdist)
-        if key not in self._read:
-            self._read[key] = self._fetch_release(package, version, sdist)
-        return self._read[key]
+        if key not in self._cache:
+            self._cache[key] = self._fetch_release(package, version, sdist)
+        return self._cache[key]
 
     def _fetch_release(self, package: str, version: Version, sdist: bool) -> Release | None:
         files = [

@@ -9,10 +9,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from gonogo.virtual.frame_variables import local_variable
-from gonogo.virtual.protocol.messages import Site
+from gonogo.virtual.protocol.messages import CallSite
 from gonogo.virtual.stack import OURS, frame_of
 
-_FRAMES_KEPT = 60
+_MAX_FRAMES = 60
 _ZERO_FILES = ("deepspeed/runtime/zero/partition_parameters.py", "deepspeed/runtime/zero/stage3.py")
 _PARAMETER_LIST_NAMES = ("params_to_reduce", "param_list", "params", "param")
 """Local variables of ZeRO's functions that hold the collective's parameters."""
@@ -21,7 +21,7 @@ _PARAMETER_LIST_NAMES = ("params_to_reduce", "param_list", "params", "param")
 class CallSites:
     """Numbers the call stacks of collectives; ``on_new`` gets a description of each new stack."""
 
-    def __init__(self, on_new_site: Callable[[Site], None]) -> None:
+    def __init__(self, on_new_site: Callable[[CallSite], None]) -> None:
         self._on_new = on_new_site
         self._numbers: dict[tuple[int, ...], int] = {}
         self._lists: dict[int, str | None] = {}
@@ -70,7 +70,7 @@ def _ds_ids(value: Any) -> tuple[int, ...]:
     return tuple(number for one in several if isinstance(number := getattr(one, "ds_id", None), int))
 
 
-def describe_site(number: int, frame: FrameType | None) -> Site:
+def describe_site(number: int, frame: FrameType | None) -> CallSite:
     """Describe the stack of a frame under the given number."""
     frames = []
     functions = []
@@ -83,4 +83,4 @@ def describe_site(number: int, frame: FrameType | None) -> Site:
             frames.append(made)
         frame = frame.f_back
     place = zlib.crc32(repr([(one.path, one.line) for one in frames]).encode())
-    return Site(number, tuple(reversed(frames[:_FRAMES_KEPT])), tuple(reversed(functions)), place)
+    return CallSite(number, tuple(reversed(frames[:_MAX_FRAMES])), tuple(reversed(functions)), place)

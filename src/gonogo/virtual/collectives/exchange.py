@@ -243,7 +243,7 @@ def _serialize_sent_tensors(operation: C10dCall) -> bytes | None:
         return None
     if any(isinstance(tensor, VirtualTensor) and not contents.is_known(tensor) for tensor in operation.inputs):
         return None
-    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > collective_values.LIMIT:
+    if sum(tensor.numel() * tensor.element_size() for tensor in operation.inputs) > collective_values.MAX_VALUE_BYTES:
         return None
     with private.without_dispatch_modes():
         known = [contents.read_values(t) if isinstance(t, VirtualTensor) else t for t in operation.inputs]

@@ -31,7 +31,7 @@ _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
 _INSTALLED_ASSUMPTION = translated("mpi4py is installed on the machine, for the MPI that starts the ranks")
 _SAME_OBJECTS_ASSUMPTION = translated("every rank gives MPI the objects that this rank gives")
 _OTHER_RANK_REASON = translated(
-    "it returns what another rank gives MPI, which is not known here: rehearse rank 0 as well, which usually sends it"
+    "its result comes from another rank through MPI and is unknown here: also rehearse rank 0, which usually sends it"
 )
 _NO_STAND_IN_REASON = translated("of mpi4py, object collectives and reductions are rehearsed; this is another call")
 

@@ -20,6 +20,7 @@ import msgspec
 from gonogo.virtual.collectives.call_sites import CallSites, describe_site
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import (
+    CallSite,
     Collective,
     End,
     Group,
@@ -28,7 +29,6 @@ from gonogo.virtual.protocol.messages import (
     RankContext,
     RankEnded,
     Reply,
-    Site,
     ThreadCall,
     WaitMode,
     disable_nagle,
@@ -80,7 +80,7 @@ class Peers:
         self._groups: set[str] = set()
         self._sites = CallSites(self._enqueue)
         self._thread = threading.get_ident()
-        self._of_threads: dict[tuple[str, int], tuple[threading.Thread, tuple[Group, Site, ThreadCall]]] = {}
+        self._of_threads: dict[tuple[str, int], tuple[threading.Thread, tuple[Group, CallSite, ThreadCall]]] = {}
         """By group and thread of the program's own, the first collective in it."""
         self._joined: WeakSet[threading.Thread] = WeakSet()
         self._flush()

@@ -32,9 +32,9 @@ from gonogo.virtual.frame_variables import local_variables, set_local_variable
 from gonogo.virtual.stack import frame_of
 
 _COUNTER_NAME = "gonogo_counter"
-_MOST = 8
+_MAX_TESTS = 8
 """At most this many tests are reached per run."""
-_TEXT_SHOWN = 100
+_MAX_TEXT_LENGTH = 100
 
 
 class _CounterTarget(NamedTuple):
@@ -76,11 +76,11 @@ class LoopAdvancer:
             return
         for test in loop_tests_after(tree, frame.f_lineno):
             key = (path, test.node.lineno)
-            if key in self._done or len(self._done) >= _MOST:
+            if key in self._done or len(self._done) >= _MAX_TESTS:
                 continue
             met = _find_counter_value(frame, test)
             place = f"{path}:{test.node.lineno}"
-            shown = linecache.getline(path, test.node.lineno).strip()[:_TEXT_SHOWN]
+            shown = linecache.getline(path, test.node.lineno).strip()[:_MAX_TEXT_LENGTH]
             if met is None:
                 self._done.add(key)
                 self.unmet.append((test.kind, AdvancedLoop(place, shown)))

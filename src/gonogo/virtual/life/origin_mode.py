@@ -17,7 +17,7 @@ from gonogo.virtual.tensor import VirtualTensor
 _virtual_dispatch = VirtualMode.__torch_dispatch__
 OriginRule = Callable[[Any, Any, Any, Any], None]
 """(operator, arguments, keyword arguments, result)."""
-_MOST_MIXED = 64
+_MAX_MIXED_STATES = 64
 """Results of more states are activations, not weights."""
 BATCH = "batch"
 """The first word of the label of what was read from the training data."""
@@ -154,7 +154,7 @@ def _label_result(func: Any, args: Any, kwargs: Any, out: Any, kinds: frozenset[
     given = [*_virtual_tensors(args), *_virtual_tensors(kwargs.values())]
     labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] in kinds]
     labels = list(dict.fromkeys(labels))
-    if not 0 < len(labels) <= _MOST_MIXED:
+    if not 0 < len(labels) <= _MAX_MIXED_STATES:
         return
     cells = [tensor.cell for tensor in given]
     for result in _virtual_tensors([out]):

@@ -55,7 +55,7 @@ _POLL_SECONDS = 0.02
 _WRITE_SECONDS = 10.0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _BOUNDLESS = 1 << 45
-SAID = 2
+USER_ERROR_STATUS = 2
 """Exit status of a job that ended with a message for the user, the last line of its log."""
 
 
@@ -233,7 +233,7 @@ def _run_job(session: Any, job: MeasurementJob) -> NoReturn:
         status = 0
     except UserError as error:
         print(error, file=sys.stderr)
-        status = SAID
+        status = USER_ERROR_STATUS
     except BaseException:
         traceback.print_exc()
     finally:

@@ -15,12 +15,12 @@ import torch
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.tensor import Spec
 
-_MOST_THREADS = 512
-_MOST_OUTPUTS_OF_VECTOR = 4
+_MAX_THREADS = 512
+_MAX_VECTOR_OUTPUTS = 4
 _WARP = 32
 _LEAST_VALUES, _MOST_VALUES = 16, 256
 """Values per thread between which the work is divided among blocks."""
-_MOST_BYTES = 1 << 31
+_MAX_BYTES = 1 << 31
 """Larger inputs are reduced in parts, so that 32-bit offsets reach all of a part."""
 
 
@@ -30,8 +30,8 @@ def partial_results_bytes(outputs: int, inputs: int, innermost: int, element: in
     ``innermost`` is the size of the contiguous dimension that is kept, ``element`` the bytes of one value while it is
     summed, ``threads_at_once`` how many threads the whole device runs at once.
     """
-    vector = math.gcd(_MOST_OUTPUTS_OF_VECTOR, innermost)
-    most = _MOST_THREADS // vector
+    vector = math.gcd(_MAX_VECTOR_OUTPUTS, innermost)
+    most = _MAX_THREADS // vector
     width = min(_power_below(min(outputs // vector, most)), _WARP)
     height = min(_power_below(min(inputs, most)), most // width)
     width = min(_power_below(min(outputs // vector, most)), most // height)
@@ -62,7 +62,7 @@ def _reduction(mode: VirtualMode, func: Any, args: Any, kwargs: dict[str, Any]) 
     if not summed.dim() or summed.dim() - 1 in dims:
         return result
     inputs = summed.numel() // result.numel()
-    while inputs > 1 and inputs * result.numel() * summed.element_size() > _MOST_BYTES:
+    while inputs > 1 and inputs * result.numel() * summed.element_size() > _MAX_BYTES:
         inputs = -(-inputs // 2)
     innermost = math.prod(summed.shape[max(dims) + 1 :])
     device = torch.cuda.get_device_properties(result.device)

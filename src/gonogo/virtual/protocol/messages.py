@@ -37,7 +37,7 @@ class Group(msgspec.Struct, frozen=True, tag="group", array_like=True):
     members."""
 
 
-class Site(msgspec.Struct, frozen=True, tag="site", array_like=True):
+class CallSite(msgspec.Struct, frozen=True, tag="site", array_like=True):
     """A call stack of a collective, sent before its first call."""
 
     number: int
@@ -105,7 +105,7 @@ class RankEnded(msgspec.Struct, frozen=True, tag="ended", array_like=True):
     """True if threads of the program are still running, which may yet call collectives."""
 
 
-Message = Hello | Group | Site | Collective | ThreadCall | RankContext | RankEnded
+Message = Hello | Group | CallSite | Collective | ThreadCall | RankContext | RankEnded
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

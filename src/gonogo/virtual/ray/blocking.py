@@ -16,7 +16,7 @@ from gonogo.virtual.ray.turns import TurnScheduler
 
 _SELECTORS = ("EpollSelector", "PollSelector", "SelectSelector", "KqueueSelector")
 _SOCKET_METHODS = ("recv", "send", "recv_multipart", "send_multipart", "poll")
-_BUSY = 16
+_POLLS_PER_YIELD = 16
 """A polling loop hands over its turn once per this number of iterations."""
 
 
@@ -102,7 +102,7 @@ def _patch_selector(patches: Patches, turn_scheduler: TurnScheduler, owner: Any)
         if turn_scheduler.current_process is None:
             return original(self, timeout)
         rounds[0] += 1
-        if timeout is not None and timeout <= 0 and rounds[0] % _BUSY:
+        if timeout is not None and timeout <= 0 and rounds[0] % _POLLS_PER_YIELD:
             return original(self, timeout)
         if timeout is not None and timeout <= 0:
             with turn_scheduler.without_turn():

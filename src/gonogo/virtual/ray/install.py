@@ -37,7 +37,7 @@ _RAY_CLUSTER_ASSUMPTION = translated(
 )
 
 
-_IDLE_LIMIT = 15
+_MAX_IDLE = 15
 """Seconds, and number of checks, without any activity after which no process is expected to continue."""
 
 
@@ -216,7 +216,7 @@ class _RayApi:
             )
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
-        patience = WaitLimit(turns, _IDLE_LIMIT, _IDLE_LIMIT)
+        patience = WaitLimit(turns, _MAX_IDLE, _MAX_IDLE)
         while not wait_until_available(answer, turns, 1.0, is_progress=False):
             if patience.is_over():
                 answer.never = answer.never or answer.if_nobody_runs()

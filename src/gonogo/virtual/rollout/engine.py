@@ -20,7 +20,7 @@ from gonogo.finding import Text, translated
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.ranks import EngineRanks
-from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, PEAK_UNCERTAINTY
+from gonogo.virtual.rollout.uncertainty import CONTEXT_UNCERTAINTY_BYTES, KV_BLOCK_TOKENS, PEAK_UNCERTAINTY
 
 _GIB = 1 << 30
 _SLEEPS = translated("the engine is asleep ({parts})")
@@ -142,7 +142,9 @@ class Engine:
             available -= held_before
         available = available if self._ranks is None else self._ranks.agree_on_free_bytes(available)
         self._check_cache_fits(available, 0 if given else int(PEAK_UNCERTAINTY * peak) + graphs)
-        self._allocate_tagged("kv_cache", available - available % max(self.model.cache_bytes_per_token() * BLOCK, 1))
+        self._allocate_tagged(
+            "kv_cache", available - available % max(self.model.cache_bytes_per_token() * KV_BLOCK_TOKENS, 1)
+        )
         if graphs:
             with self._with_owner(GRAPHS):
                 self._held[GRAPHS] = torch.empty(graphs, dtype=torch.uint8, device=self.device)
@@ -151,7 +153,7 @@ class Engine:
     def _check_cache_fits(self, available: int, uncertainty_bytes: int) -> None:
         more = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
         length = self.model.max_model_len
-        needed = self.model.cache_bytes_per_request(length, BLOCK, self.batched)
+        needed = self.model.cache_bytes_per_request(length, KV_BLOCK_TOKENS, self.batched)
         self._require_clear_margin(
             available - needed, uncertainty_bytes, _CACHE_SHORTAGE.format(needed=_gib(needed), left=_gib(available))
         )
@@ -161,7 +163,7 @@ class Engine:
                 f"the engine. {more}"
             )
         if needed > available:
-            fits = int(length * available / needed) // BLOCK * BLOCK
+            fits = int(length * available / needed) // KV_BLOCK_TOKENS * KV_BLOCK_TOKENS
             raise ValueError(
                 f"To serve at least one request with the models's max seq len ({length}), ({_gib(needed)} GiB KV cache "
                 f"is needed, which is larger than the available KV cache memory ({_gib(available)} GiB). Based on the "

@@ -17,7 +17,7 @@ ASSUMED = Text(
     SYNTHETIC_COMPLETIONS_ASSUMPTION,
     "生成的回答：每批中第一个达到长度上限，第二个立即结束，其余介于两者之间；内容是任意的",
 )
-_FEW = 509
+_DISTINCT_TOKENS = 509
 """Number of distinct tokens that are used."""
 
 
@@ -68,9 +68,9 @@ def ordinary_token_ids(tokenizer: Any, vocabulary: int) -> tuple[list[int], int 
     """Ordinary tokens, without a special meaning to model or processor, and the EOS token."""
     inner = getattr(tokenizer, "tokenizer", tokenizer)  # the tokenizer of a processor
     if inner is None:
-        return list(range(min(vocabulary, _FEW))), None
+        return list(range(min(vocabulary, _DISTINCT_TOKENS))), None
     special = {*getattr(inner, "all_special_ids", ()), *getattr(inner, "added_tokens_decoder", ())}
     whole = min(vocabulary, len(inner)) if vocabulary else len(inner)
-    step = max(whole // _FEW, 1)
-    tokens = [one for one in range(0, whole, step) if one not in special][:_FEW]
+    step = max(whole // _DISTINCT_TOKENS, 1)
+    tokens = [one for one in range(0, whole, step) if one not in special][:_DISTINCT_TOKENS]
     return tokens or [0], getattr(inner, "eos_token_id", None)

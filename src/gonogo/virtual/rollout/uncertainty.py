@@ -9,5 +9,5 @@ PEAK_UNCERTAINTY = 0.3
 """Relative error of the activations that vLLM's profiling measures."""
 MAX_CUDA_GRAPH_BYTES = 3 << 29
 """Largest size of CUDA graphs found in logs."""
-BLOCK = 16
+KV_BLOCK_TOKENS = 16
 """Tokens per block of the KV cache."""

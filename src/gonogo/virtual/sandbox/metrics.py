@@ -20,7 +20,7 @@ _METRIC_ASSUMPTION = translated(
     "the metric {name} is fetched from the hub where there is a network, and its dependencies are "
     "installed; its scores here are 0.5"
 )
-_SCORE = 0.5
+_PLACEHOLDER_SCORE = 0.5
 _SCALAR_METRICS = frozenset({"wer", "cer", "mauve"})
 """Metrics whose ``compute`` returns a number, or an object with attributes, instead of a dict."""
 _SCORE_NAMES_BY_METRIC = {
@@ -75,9 +75,9 @@ class _Metric:
     def compute(self, *args: Any, **kwargs: Any) -> Any:
         """A dict of scores, or a single score."""
         return (
-            _SCORE
+            _PLACEHOLDER_SCORE
             if self.name in _SCALAR_METRICS
-            else _Scores(dict.fromkeys(_SCORE_NAMES_BY_METRIC[self.name], _SCORE))
+            else _Scores(dict.fromkeys(_SCORE_NAMES_BY_METRIC[self.name], _PLACEHOLDER_SCORE))
         )
 
 
@@ -85,4 +85,4 @@ class _Scores(dict[str, Any]):
     """Scores that include any requested key, since some keys depend on the task."""
 
     def __missing__(self, key: str) -> float:
-        return _SCORE
+        return _PLACEHOLDER_SCORE

@@ -11,7 +11,7 @@ import torch
 
 from gonogo.virtual.values import real
 
-LIMIT = 8 << 20
+MAX_VALUE_BYTES = 8 << 20
 """Larger values are not sent between ranks, and become unknown."""
 
 _encode = msgspec.msgpack.Encoder().encode

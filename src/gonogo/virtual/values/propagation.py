@@ -49,7 +49,7 @@ def propagate_values(
             contents.set_uniform(out, test)
     if operator.func in _ABSORBING_VALUES:
         _propagate_absorbed(operator, tensors, out)
-    is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
+    is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.MAX_STORAGE_BYTES
     if is_small and tensors and tensors[0].numel():
         signs.record_sign(operator.name, args, tensors, out)
 

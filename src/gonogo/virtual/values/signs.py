@@ -16,7 +16,7 @@ from gonogo.virtual.values import contents
 from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
-SMALL = 4096
+MAX_STORAGE_BYTES = 4096
 """Maximum size in bytes of storages that carry the fact."""
 
 _MAKES = {"norm", "linalg_vector_norm", "_foreach_norm", "abs", "exp", "sqrt", "square", "sigmoid", "var", "std",
@@ -90,7 +90,7 @@ def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if tensor.cell.values is None:
         return tensor.cell.nonnegative
     known = contents.peek_values(tensor)
-    if known is None or known.numel() > SMALL or known.is_complex():
+    if known is None or known.numel() > MAX_STORAGE_BYTES or known.is_complex():
         return False
     if ValueTrace.now is not None:
         ValueTrace.now.record_test(known, _all_nonnegative)

@@ -25,7 +25,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_without_values
 from gonogo.virtual.weights.safetensors_names import DTYPE_NAMES, ORIGINS, UNREAD_KEY
 
-_IN_MEMORY_LIMIT = 256 << 20
+_MAX_IN_MEMORY_BYTES = 256 << 20
 
 
 class _TensorBytes:
@@ -133,7 +133,7 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             tensors, _add_origins(metadata, _describe_tensors(tensor_dict) if Origins.followed else [])
         )
         length = tensors[-1][4] if tensors else 0
-        if length > _IN_MEMORY_LIMIT:
+        if length > _MAX_IN_MEMORY_BYTES:
             raise UnsupportedOperator(
                 "safetensors.serialize",
                 Text(

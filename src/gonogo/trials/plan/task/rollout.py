@@ -14,7 +14,12 @@ from gonogo.finding import Text, translated
 from gonogo.finding.text import join_texts
 from gonogo.trials.plan.extrapolation import Peak
 from gonogo.virtual.measuring.jobs import EngineFacts, PhasePeak
-from gonogo.virtual.rollout.uncertainty import BLOCK, CONTEXT_UNCERTAINTY_BYTES, MAX_CUDA_GRAPH_BYTES, PEAK_UNCERTAINTY
+from gonogo.virtual.rollout.uncertainty import (
+    CONTEXT_UNCERTAINTY_BYTES,
+    KV_BLOCK_TOKENS,
+    MAX_CUDA_GRAPH_BYTES,
+    PEAK_UNCERTAINTY,
+)
 
 Where = Literal["", "colocate", "server", "none"]
 ENGINES: tuple[Where, ...] = ("colocate", "server", "none")
@@ -101,7 +106,7 @@ def engine_memory(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int
     profiled = facts.profiled_bytes(num_sequences)
     asked = rollout.share * total
     cache = asked - facts.weights - profiled - (facts.graphs if facts.graphs_in_share else 0)
-    block = max(facts.cache_of_token * BLOCK, 1)
+    block = max(facts.cache_of_token * KV_BLOCK_TOKENS, 1)
     return EngineMemory(
         weights=facts.weights,
         cache=max(cache // block * block, 0.0),

@@ -28,7 +28,7 @@ __getattr__ = missing_name_getattr(
     ),
 )
 _HALF = (torch.float16, torch.bfloat16)
-_LARGEST_HEAD = 256
+_MAX_HEAD_DIM = 256
 """What the flash kernels take."""
 
 
@@ -138,7 +138,7 @@ class _Attention(torch.autograd.Function):
         q, k, v = (_contiguous(tensor.detach()) for tensor in operands)
         size = q.shape[-1]
         plain = bias is None or (isinstance(bias, AttentionBias) and not bias.has_tensor)
-        fits = size <= _LARGEST_HEAD and size % 8 == 0 and v.shape[-1] == size
+        fits = size <= _MAX_HEAD_DIM and size % 8 == 0 and v.shape[-1] == size
         by_flash = may_be_flash and plain and fits and q.dtype in _HALF
         lengths = bias.lengths(q.device) if isinstance(bias, BlockDiagonalMask) else None
         causal, window = (bias.causal, bias.window) if isinstance(bias, AttentionBias) else (False, (-1, -1))
