@@ -131,6 +131,7 @@ class Hazard:
     certainty: Certainty | None = None
     """None: certain, unless the kind of hazard derives it from something."""
     cures: tuple[Text, ...] = ()
+    """None declared: the items of the page's section *Cure*."""
     confirm: Text | tuple[Text, ...] = ()
     """How to make sure; shown if the finding isn't certain."""
     texts: dict[str, Text]
@@ -226,7 +227,7 @@ class Hazard:
             severity=severity or self.severity,
             title=title or self.title,
             cause=self.texts["cause"] if cause is None else cause,
-            cure=_as_tuple(self.cures if cure is None else cure),
+            cure=_as_tuple((self.cures or self.page.cures) if cure is None else cure),
             spans=_as_tuple(spans)[:_MAX_SPANS],
             ranks=ranks,
             module=module,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.text import join_texts
-from gonogo.hazards.rule import RehearsalRecord, Text, translated
+from gonogo.hazards.rule import Finding, Hazard, RehearsalRecord, Severity, Text, translated
 
 _MAX_SHOWN = 3
 _READ_STATUSES = ("restored", "partly", "other-state", "other-dtype")
@@ -77,3 +77,17 @@ def _state_name(row: StateRow) -> Text:
 def ranks_of_rows(rows: Iterable[StateRow]) -> tuple[int, ...]:
     """The ranks of the second run that the rows are about."""
     return tuple(sorted({rank for row in rows for rank in row.ranks}))
+
+
+def counter_findings(
+    hazard: Hazard, record: RehearsalRecord, kind: str, cause: Text, severity: Severity | None = None
+) -> Iterator[Finding]:
+    """A finding for each counter of this kind that does not go on from where it was saved."""
+    life = resumed_life_report(record)
+    for counter in life.counters if life is not None else ():
+        if counter.kind == kind and counter.status in ("restarted", "differs"):
+            yield hazard.finding(
+                cause.format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                ranks=tuple(rank.rank for rank in record.ranks),
+                severity=severity,
+            )

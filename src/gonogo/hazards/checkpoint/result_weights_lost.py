@@ -21,13 +21,11 @@ class ResultWeightsLost(Hazard):
                 translated("Of {all} trained weights, the result lacks these: {rows}.").format(
                     all=len(trained), rows=states_by_status_text(lost)
                 ),
-                cure=self.page.cures,
                 ranks=ranks,
             )
         if drawn:
             yield self.finding(
                 self.texts["cause"].format(count=len(drawn), names=state_names_text(drawn)),
-                cure=self.page.cures,
                 ranks=ranks,
                 certainty=Certainty.LIKELY,
             )

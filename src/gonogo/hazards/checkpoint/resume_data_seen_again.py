@@ -16,4 +16,4 @@ class ResumeDataSeenAgain(Hazard):
         life = resumed_life_report(record)
         cause = _CAUSES.get(life.data) if life is not None else None
         if cause is not None:
-            yield self.finding(cause, cure=self.page.cures, ranks=tuple(rank.rank for rank in record.ranks))
+            yield self.finding(cause, ranks=tuple(rank.rank for rank in record.ranks))

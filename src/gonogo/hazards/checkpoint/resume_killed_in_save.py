@@ -22,7 +22,6 @@ class ResumeKilledInSave(Hazard):
                     window=_describe_moments(half), lost=_interruption_reason(half[0])
                 ),
                 ranks=ranks,
-                cure=self.page.cures,
             )
         if mixed:
             yield self.finding(
@@ -30,21 +29,15 @@ class ResumeKilledInSave(Hazard):
                     window=_describe_moments(mixed), states=_interruption_reason(mixed[0])
                 ),
                 ranks=ranks,
-                cure=self.page.cures,
             )
         if gone:
-            yield self.finding(
-                self.texts["none_left_window_cause"].format(window=_describe_moments(gone)),
-                ranks=ranks,
-                cure=self.page.cures,
-            )
+            yield self.finding(self.texts["none_left_window_cause"].format(window=_describe_moments(gone)), ranks=ranks)
         if raises:
             yield self.finding(
                 self.texts["resume_fails_cause"].format(
                     window=_describe_moments(raises), error=_interruption_reason(raises[0])
                 ),
                 ranks=ranks,
-                cure=self.page.cures,
             )
 
 

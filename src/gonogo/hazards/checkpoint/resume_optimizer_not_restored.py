@@ -1,6 +1,11 @@
 from collections.abc import Iterator
 
-from gonogo.hazards.checkpoint._lost_states import ranks_of_rows, resumed_life_report, states_by_status_text
+from gonogo.hazards.checkpoint._lost_states import (
+    counter_findings,
+    ranks_of_rows,
+    resumed_life_report,
+    states_by_status_text,
+)
 from gonogo.hazards.facts.left_out_of_checkpoint import OPTIMIZER, fixes_for_state_left_out
 from gonogo.hazards.rule import Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
@@ -20,19 +25,10 @@ class ResumeOptimizerNotRestored(Hazard):
                 translated("Of {all} tensors of the optimizer's state, these are lost on resume: {rows}.").format(
                     all=len(states), rows=states_by_status_text(lost)
                 ),
-                cure=self.page.cures,
                 ranks=ranks_of_rows(lost),
             )
             return
-        for counter in life.counters:
-            if counter.kind == "optimizer" and counter.status in ("restarted", "differs"):
-                yield self.finding(
-                    self.texts["cause"].format(
-                        name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0
-                    ),
-                    cure=self.page.cures,
-                    ranks=tuple(rank.rank for rank in record.ranks),
-                )
+        yield from counter_findings(self, record, "optimizer", self.texts["cause"])
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
         """Remove the settings that leave the optimizer out of the checkpoint, or out of its loading."""

@@ -14,6 +14,5 @@ class ResumeRandomStateNotRestored(Hazard):
             translated("Random states were saved, but resuming does not restore them.")
             if saved
             else translated("No random state was saved."),
-            cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )

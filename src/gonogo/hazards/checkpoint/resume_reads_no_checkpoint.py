@@ -14,7 +14,6 @@ class ResumeReadsNoCheckpoint(Hazard):
             return
         yield self.finding(
             self.texts["cause"].format(step=life.steps_before_save, count=len(life.files)),
-            cure=self.page.cures,
             ranks=tuple(rank.rank for rank in record.ranks),
         )
 

@@ -24,7 +24,6 @@ class ResumeWeightsNotRestored(Hazard):
                         all=len(weights), rows=states_by_status_text(rows)
                     ),
                     certainty=certainty,
-                    cure=self.page.cures,
                     ranks=ranks_of_rows(rows),
                 )
 

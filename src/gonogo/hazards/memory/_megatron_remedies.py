@@ -1,10 +1,36 @@
-"""What frees GPU memory in a run of Megatron-LM, by its own arguments."""
+"""The findings of a GPU shortage, with what frees memory in a run of Megatron-LM by its own arguments."""
+
+from collections.abc import Callable
 
 from msgspec import UNSET
 
-from gonogo.finding import translated
 from gonogo.finding.as_run import MegatronGroups
+from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._gpu_shortage import GpuShortage, MemoryRemedy, larger_device_remedy
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
+
+
+def shortage_findings(
+    hazard: Hazard,
+    record: RehearsalRecord,
+    remedies: Callable[[GpuShortage], list[MemoryRemedy]],
+    *,
+    of_model_states: bool,
+) -> Findings:
+    """What a rehearsal ran out of, if it is of this kind; ``remedies`` are those of a run without Megatron."""
+    for short in gpu.gpu_shortages(record, of_model_states=of_model_states):
+        groups = megatron_groups_of(short)
+        by_settings = remedies(short) if groups is None else megatron_remedies(short, groups)
+        yield hazard.finding(
+            gpu.shortage_cause(short),
+            title=gpu.shortage_title(short, hazard.title),
+            certainty=gpu.shortage_certainty(short),
+            cure=gpu.ordered_remedies(short, [*gpu.fragmentation_remedies(short), *by_settings]),
+            confirm=gpu.shortage_confirmations(short),
+            spans=gpu.allocation_spans(short),
+            ranks=short.ranks,
+            module=short.shortage.module,
+        )
 
 
 def megatron_groups_of(gpu_shortage: GpuShortage) -> MegatronGroups | None:

@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for_kind, find_logged_shortage
-from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
+from gonogo.hazards.memory._megatron_remedies import shortage_findings
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
 _LOG_CURES = (
@@ -24,20 +24,7 @@ _LOG_CURES = (
 class GpuOomActivations(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which activations and temporaries outweigh the model states."""
-        for short in gpu.gpu_shortages(record, of_model_states=False):
-            groups = megatron_groups_of(short)
-            by_settings = self._remedies(short) if groups is None else megatron_remedies(short, groups)
-            remedies = [*gpu.fragmentation_remedies(short), *by_settings]
-            yield self.finding(
-                gpu.shortage_cause(short),
-                title=gpu.shortage_title(short, self.title),
-                certainty=gpu.shortage_certainty(short),
-                cure=gpu.ordered_remedies(short, remedies),
-                confirm=gpu.shortage_confirmations(short),
-                spans=gpu.allocation_spans(short),
-                ranks=short.ranks,
-                module=short.shortage.module,
-            )
+        yield from shortage_findings(self, record, self._remedies, of_model_states=False)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error in a forward, a loss or a backward, or after steps that went well."""

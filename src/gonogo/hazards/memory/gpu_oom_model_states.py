@@ -8,7 +8,7 @@ from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.training_script import is_certainly_ddp, run_mentions
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for_kind, find_logged_shortage
-from gonogo.hazards.memory._megatron_remedies import megatron_groups_of, megatron_remedies
+from gonogo.hazards.memory._megatron_remedies import shortage_findings
 from gonogo.hazards.rule import (
     Certainty,
     Environment,
@@ -56,20 +56,7 @@ class GpuOomModelStates(Hazard):
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A shortage in which model states outweigh activations, or exceed the device alone."""
-        for short in gpu.gpu_shortages(record, of_model_states=True):
-            groups = megatron_groups_of(short)
-            by_settings = gpu.state_remedies(short) if groups is None else megatron_remedies(short, groups)
-            remedies = [*gpu.fragmentation_remedies(short), *by_settings]
-            yield self.finding(
-                gpu.shortage_cause(short),
-                title=gpu.shortage_title(short, self.title),
-                certainty=gpu.shortage_certainty(short),
-                cure=gpu.ordered_remedies(short, remedies),
-                confirm=gpu.shortage_confirmations(short),
-                spans=gpu.allocation_spans(short),
-                ranks=short.ranks,
-                module=short.shortage.module,
-            )
+        yield from shortage_findings(self, record, gpu.state_remedies, of_model_states=True)
 
     def in_log(self, log: FailureLog) -> Findings:
         """An out-of-memory error while loading, in an engine's setup or in an optimizer step."""
