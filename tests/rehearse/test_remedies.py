@@ -42,8 +42,7 @@ from gonogo.rehearse.limits import absent, certificate, synthetic_data_failures
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.report import render
 from gonogo.report.answer.command_placeholders import with_invocation
-from gonogo.report.answer.next_step import NextStep, next_step
-from gonogo.report.answer.purposes import PURPOSE_TEXTS
+from gonogo.report.answer.next_step import PURPOSE_TEXTS, NextStep, next_step
 from gonogo.virtual.weights.model_folders import model_not_cached
 
 CALL = Invocation(

@@ -15,7 +15,7 @@ from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report import render
 from gonogo.report.as_run import as_run_table
 from gonogo.report.page import Page
-from gonogo.report.parts import largest_parts
+from gonogo.report.rehearsal import largest_parts
 from gonogo.report.text import print_report
 
 GIB = samples.GIB

@@ -15,8 +15,7 @@ from gonogo.finding.rehearsal import Device, ModuleMemory
 from gonogo.finding.words import size
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.report.answer.headline import make_headline
-from gonogo.report.parts import largest_parts
-from gonogo.report.rehearsal import MAX_MODULES_SHOWN
+from gonogo.report.rehearsal import MAX_MODULES_SHOWN, largest_parts
 
 RECORDS = sorted((Path(__file__).parent.parent / "hazards").glob("*/*.record.json"))
 _ROUNDING = 0.002

@@ -14,9 +14,7 @@ from gonogo.diagnose.clues.join import MAX_CLUES, find_clues
 from gonogo.diagnose.clues.setting_clues import forced_variable_clues
 from gonogo.diagnose.clues.stack_clues import hung_in
 from gonogo.diagnose.explanations.topics import FailingPart, describe_failing_part, failing_parts
-from gonogo.diagnose.missing import missing_evidence
 from gonogo.diagnose.statements import is_fully_explained, most_informative_exception
-from gonogo.diagnose.with_files import add_file_findings, complete_setup, require_folder
 from gonogo.evidence.failure.api_mismatch import find_api_mismatch
 from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.settings import settings_of
@@ -24,13 +22,142 @@ from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import find_log_sources
-from gonogo.evidence.setup import read_setup
+from gonogo.evidence.setup import Setup, parse_deepspeed_config, read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
+from gonogo.finding.errors import UserError
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES, findings_in_log, is_fallback, names_cause
+
+if TYPE_CHECKING:  # imported only if files are given
+    from gonogo.evidence.run import Run
+
+_ONLY_IN_FILES = translated("The log does not show this problem: check whether the run got that far")
+
+
+def require_folder(project: Path) -> None:
+    """Raise UserError if the ``--project`` folder doesn't exist."""
+    if not project.exists():
+        raise UserError(translated("--project {path}: no such file or folder").format(path=project))
+
+
+def complete_setup(known_setup: Setup, files: StaticFindings) -> Setup:
+    """The setup, completed from the files of a single launch; values given by the user take precedence."""
+    launched = [run for run in files.runs if run.launch is not None]
+    if len(launched) != 1:
+        return known_setup
+    told = _setup_from_run(launched[0])
+    unknown = {
+        name: getattr(told, name)
+        for name in ("deepspeed_config", "deepspeed_config_text", "launch", "script")
+        if not getattr(known_setup, name)
+    }
+    return replace(known_setup, **unknown)
+
+
+def _setup_from_run(run: Run) -> Setup:
+    config = run.config.source.text if run.config is not None and run.config.source is not None else ""
+    return Setup(
+        deepspeed_config=parse_deepspeed_config(config),
+        deepspeed_config_text=config,
+        launch=run.launch.source.text if run.launch is not None else "",
+        script=run.scripts[0].source.text if run.scripts else "",
+    )
+
+
+def add_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    """The findings in the log together with those in the run's files, the root cause first.
+
+    Since the run failed, findings in the files alone may be the reason, but are not certain.
+    """
+    shown = _merge_file_findings(log, findings, files) if files.findings else findings
+    confident = (Certainty.CERTAIN, Certainty.LIKELY)
+    if any(_is_cause(finding) and finding.certainty in confident for finding in shown):
+        # As with other findings in the log, the fallback that repeats the exception explains less.
+        shown = tuple(
+            replace(finding, certainty=Certainty.POSSIBLE) if is_fallback(finding) else finding for finding in shown
+        )
+    # As without files, possible findings come last.
+    return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
+
+
+def _merge_file_findings(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    from gonogo.evidence.rank_ends import rank_failures_in_log  # not needed if only a log is given
+    from gonogo.judge.explained import FindingPlaces
+    from gonogo.judge.merge import merge_findings
+
+    places = FindingPlaces(files.sources, files.base, files.packages)
+    return merge_findings(findings, files.findings, rank_failures_in_log(log), places, unseen=_downgrade_not_in_log)
+
+
+def _is_cause(finding: Finding) -> bool:
+    """Whether a finding in the files may be the failure's cause."""
+    return finding.severity is Severity.ERROR and not is_fallback(finding)
+
+
+def _downgrade_not_in_log(finding: Finding) -> Finding:
+    """Downgrade a finding in the files alone: an error is at most likely to be the reason, anything else possible."""
+    if finding.severity is not Severity.ERROR:
+        return replace(finding, certainty=Certainty.POSSIBLE)
+    if finding.certainty is not Certainty.CERTAIN:
+        return finding
+    return replace(finding, certainty=Certainty.LIKELY, confirm=(*finding.confirm, _ONLY_IN_FILES))
+
+
+_MAX_MISSING = 3
+_SIZE_ERROR_FORMS = ("not_divisible", "size_mismatch")
+
+
+def missing_evidence(log: FailureLog, facts: FailureFacts) -> tuple[Skipped, ...]:
+    """What to add to the logs for a more certain answer: at most three items, the most useful first."""
+    return tuple(_iter_missing(log, facts))[:_MAX_MISSING]
+
+
+def _iter_missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
+    if not facts.chain and log.truncated_errors:
+        yield Skipped(
+            translated("the line that names the error"),
+            translated(
+                "the log ends in the middle of a traceback: paste the lines that follow it, including the whole "
+                "exception message"
+            ),
+        )
+    elif facts.chain and not any(raised.frames for raised in facts.chain):
+        yield Skipped(
+            translated("the traceback of {type}").format(type=facts.chain[-1].type),
+            translated(
+                "the log has only its last lines: paste everything from 'Traceback (most recent call last)' on, "
+                "or run again with 2>&1 | tee run.log"
+            ),
+        )
+    elif facts.collectives and not facts.chain:
+        waiting = len({call.rank for call in facts.collectives})
+        yield Skipped(
+            translated("the other ranks' logs"),
+            translated(
+                "{count} rank(s) are shown waiting, but none is shown failing: give all logs (gonogo "
+                "diagnose FOLDER), or py-spy dump --pid PID of each rank while they wait"
+            ).format(count=waiting),
+        )
+    misfit = find_api_mismatch(facts, log.setup.version_texts)
+    unknown = [name for name in (misfit.lacks, misfit.asks) if name] if misfit is not None else []
+    unknown = [name for name in unknown if name not in log.setup.version_texts]
+    if misfit is not None and (unknown or not log.setup.version_texts):
+        yield Skipped(
+            translated("the versions of {names}").format(names=", ".join(unknown) or "the packages"),
+            translated(
+                "the log does not show them: run pip freeze > versions.txt, and give --environment versions.txt"
+            ),
+        )
+    sizes = any(raised.message.form in _SIZE_ERROR_FORMS or raised.type == "AssertionError" for raised in facts.chain)
+    if (sizes or facts.collectives) and not settings_of(log):
+        yield Skipped(
+            translated("the launch command and the config"),
+            translated("the diagnosis depends on the run's settings: give --launch FILE (the command, script or YAML)"),
+        )
+
 
 _BEFORE, _AFTER = 8, 8
 """Lines of context around the decisive line."""

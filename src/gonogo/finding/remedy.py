@@ -12,7 +12,7 @@ from gonogo.finding.text import Text
 
 
 class Purpose(str, Enum):
-    """What a suggested command does, or what the user has to do before it; ``gonogo.report.answer.purposes`` words it.
+    """What a suggested command does, or what the user has to do before it; ``gonogo.report.answer.next_step`` words it.
 
     The names are in JSON reports, where none is removed.
     """

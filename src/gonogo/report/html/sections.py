@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Report, Verdict, translated
+from gonogo.finding import Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.finding_groups import group_findings, grouped_notes, grouped_skipped
 from gonogo.finding.log_answer import SimilarThread
+from gonogo.finding.rehearsal import MemoryTimeline, RehearsedRank
 from gonogo.finding.trials.bisection import Bisection, TriedRelease
 from gonogo.report.answer.headline import Figure, badge, make_headline
 from gonogo.report.html.charts import has_modules, timelines
@@ -18,7 +19,6 @@ from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes_section
 from gonogo.report.html.markup import element, escape_line, format_sentence, heading, link
-from gonogo.report.html.moments import moment_button
 from gonogo.report.html.over_time import over_time_section
 from gonogo.report.html.scatter import scatter_section
 from gonogo.report.html.what_if import what_if_section
@@ -30,6 +30,42 @@ from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import strategy_reasons
 from gonogo.report.words import clue_line, colon, finding_counts_text, word
+
+_SHOW_END_LABEL = translated("show where it ended")
+_SHOW_PEAK = translated("show the peak of this module")
+
+
+def moment_button(finding: Finding, report: Report, language: str) -> str:
+    """A button that shows the moment: where the rank failed that way, or the peak of the finding's module."""
+    if report.rehearsal is None:
+        return ""
+    ranks = {rank.rank: rank for rank in report.rehearsal.ranks}
+    for number, (rank, timeline) in enumerate(timelines(report)):
+        if finding.ranks and rank not in finding.ranks:
+            continue
+        found = _decisive_moment(finding, ranks[rank], timeline)
+        if found is not None:
+            point, said = found
+            label = escape_line(said.in_language(language))
+            return element(
+                "button", label, type="button", klass="moment", data_timeline=str(number), data_point=str(point)
+            )
+    return ""
+
+
+def _decisive_moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> tuple[int, Text] | None:
+    if finding.severity is Severity.ERROR and finding.ranks and rank.outcome not in ("completed", "interrupted"):
+        return len(timeline.phases) - 1, _SHOW_END_LABEL
+    if not finding.module:
+        return None
+    held = [sum(column) for column in zip(*timeline.by_category.values(), strict=True)]
+    within = [point for point, module in enumerate(timeline.modules) if _is_submodule(module, finding.module)]
+    return (max(within, key=held.__getitem__), _SHOW_PEAK) if within else None
+
+
+def _is_submodule(module: str, parent_module: str) -> bool:
+    return module == parent_module or module.startswith(f"{parent_module}.")
+
 
 _TITLE = translated("{package}, release by release")
 _JUDGEMENT_WORDS = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
