@@ -29,7 +29,7 @@ _FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.l
 
 
 class Box(msgspec.Struct, frozen=True):
-    """A filled rectangle. ``told``: its tooltip."""
+    """A filled rectangle."""
 
     x: float
     y: float

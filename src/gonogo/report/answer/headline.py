@@ -110,11 +110,11 @@ def _rehearsed_ranks(rehearsal: Rehearsal) -> Text:
     else:
         of = translated("{count} of {world} ranks")
     steps = translated("{steps} step") if rehearsal.steps == 1 else translated("{steps} steps")
-    told = translated("{of}, {steps}").format(of=of.format(**names), steps=steps.format(**names))
+    run_text = translated("{of}, {steps}").format(of=of.format(**names), steps=steps.format(**names))
     if rehearsal.changed is msgspec.UNSET:
-        return told
+        return run_text
     settings = ", ".join(f"{one.name}={one.value}" for one in rehearsal.changed)
-    return translated("with {settings}; {told}").format(settings=settings, told=told)
+    return translated("with {settings}; {told}").format(settings=settings, told=run_text)
 
 
 def _reason_and_notes(report: Report) -> tuple[Text, tuple[Text, ...]]:
@@ -184,10 +184,10 @@ def _inconclusive_reason(report: Report) -> Text:
         return translated("No known hazard explains these logs with certainty")
     if report.skipped:
         first = report.skipped[0]
-        told = translated("{what}: {why}").format(what=first.what, why=first.why)
+        reason = translated("{what}: {why}").format(what=first.what, why=first.why)
         if first.what == EVERYTHING:
-            told = first.why
-        return Text(_truncate_message(told.en), _truncate_message(told.zh))
+            reason = first.why
+        return Text(_truncate_message(reason.en), _truncate_message(reason.zh))
     return translated("Not everything could be examined")
 
 

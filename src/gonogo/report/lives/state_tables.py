@@ -144,14 +144,14 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     life = rehearsal.life
     if isinstance(life, UnsetType):
         return []
-    told = "zh" if language == "zh" else "en"
-    tables = [_states_table(life, told), *base_table(life.bases, told), _counters_table(life, told)]
-    tables.append(_costs_table(life, told))
+    lang = "zh" if language == "zh" else "en"
+    tables = [_states_table(life, lang), *base_table(life.bases, lang), _counters_table(life, lang)]
+    tables.append(_costs_table(life, lang))
     if len(life.saves) > 1 or life.disk_bytes is not None:
-        tables.append(_disk_table(life, told))
+        tables.append(_disk_table(life, lang))
     for key, tried in (("interruptions", life.interruptions), ("later", life.later_interruptions)):
         if tried:
-            tables.append(_interruptions_table(key, tried, told))
+            tables.append(_interruptions_table(key, tried, lang))
     return tables
 
 

@@ -115,7 +115,7 @@ def install(
             make = makers.get(name)
             modules[name] = make() if make is not None else _MissingKernel(name, unsupported)
             kernels.loaded.append(name)
-            assume(translated("DeepSpeed's kernel {name} builds on the machine").format(name=name))
+            assume(translated("DeepSpeed's kernel {name} compiles on the target machine").format(name=name))
         return modules[name]
 
     def patch_builders(module: ModuleType) -> None:
