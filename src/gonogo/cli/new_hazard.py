@@ -42,11 +42,7 @@ class {name}(Hazard):
     def in_script(self, script: Script, run: Run) -> Findings:
         """TODO: where it is found, and where it is not."""
         for call in script.calls("TODO.function"):
-            yield self.finding(
-                translated("TODO: what stands there, with its values."),
-                cure=translated("TODO: what to change"),
-                spans=call.place.span(),
-            )
+            yield self.finding(translated("TODO: what stands there, with its values."), spans=call.place.span())
 '''
 _BAD_LOG = """\
 Traceback (most recent call last):
