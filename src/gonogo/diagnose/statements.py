@@ -64,7 +64,7 @@ _ADVICE_PATTERN = lazy_compile(
 )
 _SIZES_OF_TORCH_PATTERN = lazy_compile(r"^(?:Sizes of tensors|The (?:expanded )?size of)\b")
 """Messages of torch that state which sizes must match, which is no advice."""
-_NOT_INITIALIZED = lazy_compile(r"(.{3,120}?) is not initialized")
+_NOT_INITIALIZED_PATTERN = lazy_compile(r"(.{3,120}?) is not initialized")
 
 
 class Statement(NamedTuple):
@@ -218,7 +218,7 @@ def _explain_by_form(exception: RaisedException) -> Explanation:
         return _explain_call(checked, message), None
     if exception.type == "AssertionError":
         return _explain_assertion(message, code)
-    if found := _NOT_INITIALIZED.search(message.text):
+    if found := _NOT_INITIALIZED_PATTERN.search(message.text):
         return _uninitialized_text(found.group(1)), None
     return None, None
 
@@ -283,7 +283,7 @@ def _explain_assertion(message: Message, code: str) -> Explanation:
     check = _ASSERT_PATTERN.match(code)
     said = _first_lines(message.text)
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
-    if found := _NOT_INITIALIZED.search(message.text):
+    if found := _NOT_INITIALIZED_PATTERN.search(message.text):
         return _uninitialized_text(found.group(1)), None
     # The line is often a call, or only a name or bracket of one: a check is shown only for an assert statement.
     if not tested or tested.startswith(("raise ", "assert")) or (check is None and not code.startswith("assert")):

@@ -20,7 +20,7 @@ _SGR = {"bold": 1, "dim": 2, "reverse": 7, "red": 31, "green": 32, "yellow": 33,
 """Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""
 _WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff"
 _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"
-_ENGLISH_WORD = re.compile(r"\s*\S+\s*")
+_ENGLISH_WORD_PATTERN = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
 _BLOCKS, _ASCII_BLOCKS = ("█", "░"), ("#", ".")
 _MIN_BAR, _MAX_BAR = 4, 10
@@ -116,7 +116,7 @@ def wrap_text(line: StyledText, width: int) -> Iterator[StyledText]:
 def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line, without trailing blanks."""
     start = taken = 0
-    for word in (_word_regex() if _may_be_wide(text) else _ENGLISH_WORD).finditer(text):
+    for word in (_word_regex() if _may_be_wide(text) else _ENGLISH_WORD_PATTERN).finditer(text):
         wanted = column_width(word[0].rstrip())
         if taken + wanted > width:
             if taken and (wanted <= width or word.start() > start):

@@ -8,7 +8,7 @@ from gonogo.evidence.patterns import lazy_compile
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import Message, RaisedException
 
-_SUBSCRIPT = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
+_SUBSCRIPT_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 
 
 def is_sentence(key: str) -> bool:
@@ -27,7 +27,7 @@ def explain_missing_key(message: Message, code: str, exception: RaisedException)
                 "that reads it expects"
             ).format(key=key),
         )
-    holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
+    holder = next((found.group(1) for found in _SUBSCRIPT_PATTERN.finditer(code) if key in code), "")
     if holder and (chosen := re.search(rf"(?<![\w.])([A-Za-z_][\w.]*)\[[\"']{re.escape(key)}[\"']\]", code)):
         holder = chosen.group(1)  # of several subscripts, the one with this key
     if holder and (package := _package_reading_config(exception, holder)):
@@ -48,7 +48,11 @@ def explain_missing_key(message: Message, code: str, exception: RaisedException)
                 "collator, another release of the library) uses a different name, or the name is mistyped"
             ).format(holder=holder),
         )
-    if (found := _LOOKED_UP.search(code)) is not None and not _is_literal_value(key) and _TABLE.search(found.group(1)):
+    if (
+        (found := _LOOKED_UP_PATTERN.search(code)) is not None
+        and not _is_literal_value(key)
+        and _TABLE_PATTERN.search(found.group(1))
+    ):
         table, name = found.groups()
         package = exception.frames[-1].package if exception.frames else ""
         return (
@@ -109,17 +113,17 @@ def _package_reading_config(exception: RaisedException, holder: str) -> str:
     return at.package
 
 
-_TABLE = lazy_compile(r"^[A-Z][A-Z0-9_]{4,}$|(?i:_(?:classes|registry|mapping|map|factories|functions|table)$)")
+_TABLE_PATTERN = lazy_compile(r"^[A-Z][A-Z0-9_]{4,}$|(?i:_(?:classes|registry|mapping|map|factories|functions|table)$)")
 """The name of a table of a module, which a release's code fills."""
-_LOOKED_UP = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
+_LOOKED_UP_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
 _SENTENCE_PATTERN = lazy_compile(r"^[A-Z][\w'-]{0,40} [\w'(-][^.]{3,300}\.(?: |$)")
 """A message given to KeyError in place of a key."""
-_VALUE = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
+_VALUE_PATTERN = lazy_compile(r"^(?:None|True|False|-?\d{1,9})$")
 
 
 def _is_literal_value(key: str) -> bool:
     """Whether a key is a literal value, so that it was computed rather than written as a name."""
-    return _VALUE.search(key) is not None
+    return _VALUE_PATTERN.search(key) is not None
 
 
 def _looked_up_text(exception: RaisedException) -> Text:

@@ -42,11 +42,11 @@ _UNAVAILABLE = tuple(
 )
 
 # uv's message about a package that has only sources; the groups are its name and versions.
-_NO_WHEELS = re.compile(
+_NO_WHEELS_PATTERN = re.compile(
     r"(?:[Bb]ecause|and|that) (?:only )?(?:all versions of )?([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?"
     r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
 )
-_NO_VERSIONS = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
+_NO_VERSIONS_PATTERN = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
 _AFTER_DATE_PATTERN = re.compile(r"`([A-Za-z0-9][\w.-]*)` was filtered by `exclude-newer`")
 _WHEELS_REQUIRED_PATTERN = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
 WHEELS_ONLY_OPTIONS = ("--only-binary", ":all:")
@@ -91,7 +91,7 @@ class UvFailed(Exception):
     @property
     def packages_with_only_pre_releases(self) -> tuple[str, ...]:
         """Canonical names of the packages of which the index has only pre-releases."""
-        found = _NO_VERSIONS.findall(self.text)
+        found = _NO_VERSIONS_PATTERN.findall(self.text)
         return tuple(
             canonicalize_name(name) for name in found if f"Pre-releases are available for `{name}`" in self.text
         )
@@ -111,7 +111,7 @@ class UvFailed(Exception):
         """Packages that are available only as sources, by canonical name, and the versions that uv would use."""
         text = re.sub(r"\s+", " ", self.text)
         found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _WHEELS_REQUIRED_PATTERN.finditer(text)}
-        found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
+        found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS_PATTERN.finditer(text)}
         return found
 
 
