@@ -159,6 +159,8 @@ UNCOMPILED_ASSUMPTION = (
     "torch.compile compiles the code, which then takes no more memory than the uncompiled code that was rehearsed"
 )
 """Assumption about what ``torch.compile`` compiles."""
+UNKNOWN_MASK_ASSUMPTION = "an unknown mask selects every element"
+"""Assumption about a selection by values that aren't known."""
 
 
 class TensorPlacement(msgspec.Struct, frozen=True):

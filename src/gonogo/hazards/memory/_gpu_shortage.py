@@ -4,7 +4,6 @@ import math
 
 import msgspec
 
-from gonogo.evidence.rehearsal.compiled_code import COMPILED_MEMORY_HINT, is_compiled_shortage
 from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT, is_completion_shortage
 from gonogo.evidence.rehearsal.failures import (
     frame_spans,
@@ -14,6 +13,7 @@ from gonogo.evidence.rehearsal.failures import (
     path_ends_with,
 )
 from gonogo.evidence.rehearsal.record import DeviceMemory, MemoryShortage, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.upper_bounds import upper_bound_hints
 from gonogo.finding import Certainty, Span, Text, translated
 from gonogo.finding.words import PHASES, size, sizes
 
@@ -97,7 +97,7 @@ def gpu_shortages(record: RehearsalRecord, *, of_model_states: bool) -> list[Gpu
 
 
 def shortage_certainty(gpu_shortage: GpuShortage) -> Certainty:
-    """Likely if shorter completions than the generated ones, or compiled code, might fit, else certain."""
+    """Likely if shorter completions, compiled code or a mask that selects less might fit, else certain."""
     return Certainty.LIKELY if shortage_confirmations(gpu_shortage) else Certainty.CERTAIN
 
 
@@ -105,7 +105,7 @@ def shortage_confirmations(gpu_shortage: GpuShortage) -> tuple[Text, ...]:
     """How to confirm the shortage; empty if it is certain."""
     facts = (gpu_shortage.rank, gpu_shortage.shortage, gpu_shortage.by_category)
     of_length = (COMPLETION_LENGTH_HINT,) if is_completion_shortage(*facts) else ()
-    return (*of_length, *((COMPILED_MEMORY_HINT,) if is_compiled_shortage(*facts) else ()))
+    return (*of_length, *upper_bound_hints(*facts))
 
 
 def shortage_title(gpu_shortage: GpuShortage, bottleneck: Text) -> Text:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import translated
+from gonogo.evidence.rehearsal.record import UNKNOWN_MASK_ASSUMPTION
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.placement import common_device
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
@@ -18,6 +19,7 @@ from gonogo.virtual.values.assumptions import FINITE_ASSUMPTION
 
 aten = torch.ops.aten
 profiler = torch.ops.profiler
+_UNKNOWN_MASK = Text(UNKNOWN_MASK_ASSUMPTION, "未知的掩码选中所有元素")
 
 
 def _register_handler(*operators: Any) -> Callable[[Handler], Handler]:
@@ -86,7 +88,7 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     (tensor,) = _virtualise_arguments(mode, args)
     known = _run_on_real_values(mode, func, (tensor,), {})
     if known is None:
-        mode.ledger.assume(translated("an unknown mask selects every element"))
+        mode.ledger.assume(_UNKNOWN_MASK)
         if tensor.numel() > (1 << 24):
             shape = torch.Size((tensor.numel(), tensor.dim()))
             return mode._new_tensor(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
