@@ -52,6 +52,22 @@ def test_where_nothing_of_the_day_goes_with_this_python_later_releases_do(
     assert asked(tmp_path, monkeypatch, lambda _, of_day: of_day) == [(pinned, True), (pinned, False)]
 
 
+def test_that_the_day_was_given_up_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, refused in enumerate((True, False)):
+        (folder := tmp_path / str(number)).mkdir()
+
+        def run_uv(words: list[str], folder: Path = folder, refused: bool = refused, **_: object) -> str:
+            if refused and "--exclude-newer" in words:
+                raise UvFailed(OF_ALL)
+            (folder / LOCK_FILE_NAME).write_text("")
+            return ""
+
+        monkeypatch.setattr(resolving, "run_uv", run_uv)
+        resolver = PackageResolver(["tqdm"], [], {}, [], "2020-12-02", folder, NOTHING, print, unconfined=True)
+        resolver.resolve()
+        assert resolver.without_date is refused
+
+
 def test_then_a_pinned_release_is_let_go_that_uv_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = asked(tmp_path, monkeypatch, lambda lines, _: "matplotlib==" in lines)
     assert turns[-1] == ("matplotlib librosa==0.7.2", False)

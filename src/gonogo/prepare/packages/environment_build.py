@@ -171,6 +171,7 @@ def make_environment(
             "built": {**fetched.built, **resolving.built},
             "versions": _versions_in(packages),
             "torch": torch,
+            "without_date": resolving.without_date,
         }
         (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # an incomplete one

@@ -377,7 +377,7 @@ def _add_differences_and_notes(
         )
     of_day = Text("", "")
     if requested.as_of is not None:
-        of_day = translated(", with releases as of {day}").format(day=requested.as_of)
+        of_day = (_WITHOUT_DATE if manifest.get("without_date") else _AS_OF_DAY).format(day=requested.as_of)
     if requested.as_of is not None and not has_explicit_date:
         of_day = translated("{of_day} (the repository's last commit; change it with --as-of DATE)").format(
             of_day=of_day
@@ -393,6 +393,8 @@ def _add_differences_and_notes(
     outcome.notes += ignored_index_lines(requested_versions)
 
 
+_AS_OF_DAY = translated(", with releases as of {day}")
+_WITHOUT_DATE = translated(", with later releases than those of {day}, of which too few support this Python")
 _OTHER_VERSION_REHEARSED = translated("rehearsed with {name} {version}")
 _WITHOUT_COMPILED_OPS = translated(
     "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries"

@@ -83,6 +83,8 @@ class PackageResolver:
         self._tried_newer: set[str] = set()
         self._instead: dict[str, str] = {}
         self._undated: list[str] = []
+        self.without_date = False
+        """Whether the date had to be given up, because too little from before it supports this Python."""
         self.built: dict[str, str] = {}
         """Versions of what was built here for want of a wheel."""
 
@@ -101,6 +103,7 @@ class PackageResolver:
                 found = self._resolve_with_uv(lines, newest)
                 if self._build_dependency_of_newer_release(lines, newest, found):
                     continue
+                self.without_date = newest is None and self._as_of is not None
                 return found
             except UvFailed as error:
                 instead = set(self._instead.values())
