@@ -79,7 +79,6 @@ from gonogo.finding.language import choose_language, language_of_locale
 from gonogo.report.page import Page, should_use_colour
 
 _BRACED_ARGUMENT_PATTERN = re.compile(r"^\{([^|]*)\}$")  # not {install|show}: with alternatives, the braces stay
-_CHINESE_PATTERN = re.compile("[\u4e00-\u9fff]")
 _EXAMPLE_MARKER = "For instance:"
 
 app = typer.Typer(
@@ -648,7 +647,7 @@ def option_help_in_chinese() -> dict[str, str]:
 def _paragraphs_in_language(text: str, language: str) -> str:
     """The help paragraphs for a language: in Chinese, the Chinese ones and the examples; in English, all others."""
     every = text.split("\n\n")
-    chinese = [one for one in every if _CHINESE_PATTERN.search(one)]
+    chinese = [one for one in every if any("\u4e00" <= character <= "\u9fff" for character in one)]
     if language != "zh" or not chinese:
         return "\n\n".join(one for one in every if one not in chinese)
     examples = [

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _SGR = {"bold": 1, "dim": 2, "reverse": 7, "red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 """Select Graphic Rendition parameters (ECMA-48, 8.3.117)."""
-_WIDE = "\u1100-\u115f\u2e80-\u3000\u3003-\u3007\u3012\u3013\u3020-\u4dbf\u4e00-\ua4cf\uac00-\ud7a3\uf900-\ufaff"
+_WIDE = (
+    *(("\u1100", "\u115f"), ("\u2e80", "\u3000"), ("\u3003", "\u3007"), ("\u3012", "\u3013"), ("\u3020", "\u4dbf")),
+    *(("\u4e00", "\ua4cf"), ("\uac00", "\ud7a3"), ("\uf900", "\ufaff")),
+)
 _CLOSING = "\u3001\u3002\u3009\u300b\u300d\u300f\u3011\u3015\uff01\uff09\uff0c\uff1a\uff1b\uff1f”’…"
 _ENGLISH_WORD_PATTERN = re.compile(r"\s*\S+\s*")
 _DEFAULT_WIDTH = 80
@@ -82,15 +85,36 @@ class StyledText:
         return piece
 
 
-def _may_be_wide(text: str) -> bool:
-    """Whether the text has characters of :data:`_WIDE`; its regex takes long to compile."""
-    return not text.isascii() and any("\u1100" <= one <= "\u115f" or one >= "\u2e80" for one in set(text))
+def _is_wide(character: str) -> bool:
+    return character >= "\u1100" and any(first <= character <= last for first, last in _WIDE)
 
 
-@cache
-def _word_regex() -> re.Pattern[str]:
-    """Text that is kept on one line: Chinese may break after any character, but not before closing punctuation."""
-    return re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*\s*")
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of what is kept on one line, with the blanks around it.
+
+    Chinese may break after any character, but not before closing punctuation. Not a regex: a class of these characters
+    takes longer to compile than a report to print.
+    """
+    if text.isascii():
+        yield from (word.span() for word in _ENGLISH_WORD_PATTERN.finditer(text))
+        return
+    end, length = 0, len(text)
+    while True:
+        start = end
+        while end < length and text[end].isspace():
+            end += 1
+        if end == length:
+            return
+        if _is_wide(text[end]):
+            end += 1
+        else:
+            while end < length and not text[end].isspace() and not _is_wide(text[end]):
+                end += 1
+        while end < length and text[end] in _CLOSING:
+            end += 1
+        while end < length and text[end].isspace():
+            end += 1
+        yield start, end
 
 
 def truncate(text: str, width: int) -> str:
@@ -116,19 +140,19 @@ def wrap_text(line: StyledText, width: int) -> Iterator[StyledText]:
 def _line_spans(text: str, width: int) -> Iterator[tuple[int, int]]:
     """Start and end of each line, without trailing blanks."""
     start = taken = 0
-    for word in (_word_regex() if _may_be_wide(text) else _ENGLISH_WORD_PATTERN).finditer(text):
-        wanted = column_width(word[0].rstrip())
+    for first, last in _words(text):
+        word = text[first:last]
+        wanted = column_width(word.rstrip())
         if taken + wanted > width:
-            if taken and (wanted <= width or word.start() > start):
-                yield start, start + len(text[start : word.start()].rstrip())
-                start, taken = word.start(), 0
-            last = word.start() + len(word[0].rstrip())
-            while (end := _fitting_end(text, start, width)) < last:
+            if taken and (wanted <= width or first > start):
+                yield start, start + len(text[start:first].rstrip())
+                start, taken = first, 0
+            while (end := _fitting_end(text, start, width)) < first + len(word.rstrip()):
                 yield start, end
                 start = end
-            taken = column_width(text[start : word.end()])
+            taken = column_width(text[start:last])
         else:
-            taken += column_width(word[0])
+            taken += column_width(word)
     yield start, start + len(text[start:].rstrip())
 
 
