@@ -19,7 +19,7 @@ from gonogo.rehearse.lives import check_save_options
 from gonogo.rehearse.request import RehearsalRequest
 
 
-def _record(*lives: RankRunState, world: int = 0, **files: int) -> RehearsalRecord:
+def record_of_lives(*lives: RankRunState, world: int = 0, **files: int) -> RehearsalRecord:
     accelerator = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 1 << 30)
     ranks = [RankRecord(number, number, f"cuda:{number}", "completed", life=life) for number, life in enumerate(lives)]
     return RehearsalRecord(
@@ -46,9 +46,9 @@ def test_the_oldest_is_removed_after_the_newest_is_complete() -> None:
         {"/x/1/a": 100}, {"/x/2/a": 110},
     )  # fmt: skip
     second = _life([_opened(2, "/x/1/b", 0), _opened(4, "/x/2/b", 1)], {"/x/1/b": 50}, {"/x/2/b": 50})
-    saves = saves_on_disk(_record(first, second))
+    saves = saves_on_disk(record_of_lives(first, second))
     assert saves == (SaveOnDisk(2, 2, 150, 0, 1, 150, 150), SaveOnDisk(4, 2, 160, 1, 1, 160, 310))
-    assert disk_need(_record(first, second)) == DiskNeed(160, 2, 310, True, True)
+    assert disk_need(record_of_lives(first, second)) == DiskNeed(160, 2, 310, True, True)
 
 
 def test_a_folder_that_gets_its_name_when_it_is_complete() -> None:
@@ -57,20 +57,20 @@ def test_a_folder_that_gets_its_name_when_it_is_complete() -> None:
         _opened(3, "/x/ck.tmp/a", 1), FileEvent(4, "/x/ck", is_removed=True, save=1),
         FileEvent(5, "/x/ck", "/x/ck.tmp", save=1),
     ]  # fmt: skip
-    saves = saves_on_disk(_record(_life(events, {"/x/ck/a": 100}, {"/x/ck/a": 100})))
+    saves = saves_on_disk(record_of_lives(_life(events, {"/x/ck/a": 100}, {"/x/ck/a": 100})))
     assert [(one.kept, one.kept_bytes, one.peak_bytes) for one in saves] == [(1, 100, 100), (1, 100, 200)]
 
 
 def test_a_file_that_is_written_over_is_there_once() -> None:
     events = [_opened(1, "/x/a", 0), _opened(2, "/x/a", 1)]
-    record = _record(_life(events, {"/x/a": 100}, {"/x/a": 120}))
+    record = record_of_lives(_life(events, {"/x/a": 100}, {"/x/a": 120}))
     assert [(one.kept_bytes, one.peak_bytes) for one in saves_on_disk(record)] == [(100, 100), (120, 120)]
     assert disk_need(record) == DiskNeed(120, 1, 120, True, True)
 
 
 def test_files_of_ranks_that_were_not_run_count_for_each_save() -> None:
     events = [_opened(1, "/x/ck1/rank0", 0), _opened(2, "/x/ck2/rank0", 1)]
-    record = _record(_life(events, {"/x/ck1/rank0": 100}, {"/x/ck2/rank0": 100}), world=2)
+    record = record_of_lives(_life(events, {"/x/ck1/rank0": 100}, {"/x/ck2/rank0": 100}), world=2)
     record.checkpoint_bytes = {"/x/ck1/rank0": 100, "/x/ck2/rank0": 100, "/x/ck2/rank1": 30}
     assert [(one.files, one.nbytes, one.kept_bytes) for one in saves_on_disk(record)] == [(2, 130, 130), (2, 130, 260)]
 
@@ -87,7 +87,7 @@ def test_files_of_ranks_that_were_not_run_count_for_each_save() -> None:
     ],
 )
 def test_how_many_there_are_at_a_time(plan: SavePlan | None, need: DiskNeed) -> None:
-    record = _record(_life([_opened(1, "/x/a", 0)], {"/x/a": 100}, plan=plan))
+    record = record_of_lives(_life([_opened(1, "/x/a", 0)], {"/x/a": 100}, plan=plan))
     assert disk_need(record) == need
     for free, count in ((need.nbytes, 0), (need.nbytes - 1, 1)):
         record.disk_bytes = free

@@ -127,6 +127,10 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Whose it is, where those of several ranks are put in order."""
     save: int = 0
     """How many saves this rank had completed by then."""
+    others_since: int = 0
+    """Communications of some ranks only, since the last collective of all."""
+    appends: bool = False
+    """Whether it was opened to append to it."""
 
 
 def is_at_or_below(path: str, folder: str) -> bool:
@@ -168,6 +172,8 @@ class RankRunState(msgspec.Struct):
     saves: list[RankSave] = []
     """First life: each of its saves after which training went on."""
     save_plan: SavePlan | None = None
+    file_reads: list[FileEvent] = []
+    """First life: files that it opened for reading, from its first step on, other than code."""
     file_events: list[FileEvent] = []
     """The same in order, with renames."""
     at_save: StateMoment | None = None

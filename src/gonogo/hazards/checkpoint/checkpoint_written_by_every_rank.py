@@ -1,10 +1,14 @@
 import ast
+import os
 
 from gonogo.evidence.log.context import has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal.file_races import FileRace, file_races
 from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, run_mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Severity, translated
+
+_MAX_FILES = 3
 
 # Checkpoints that all ranks write together, and functions that check the rank themselves.
 _COORDINATED_SAVE_MARKERS = (
@@ -38,6 +42,26 @@ _PATH_CONFLICT_PATTERN = Pattern(r"\[Errno (?:39|17|2)\]")
 
 
 class CheckpointWrittenByEveryRank(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Ranks that write, remove or read the same path of a checkpoint, with nothing between that orders them."""
+        by_kind: dict[str, list[FileRace]] = {}
+        first = record.first_life or record
+        for race in file_races(first):
+            by_kind.setdefault(race.kind, []).append(race)
+        for kind, races in by_kind.items():
+            files = [*dict.fromkeys(os.path.basename(race.path) for race in races)]
+            named = ", ".join(files[:_MAX_FILES]) + (", …" if len(files) > _MAX_FILES else "")
+            a, b, *_ = races[0].ranks
+            one_node = a // first.ranks_per_node == b // first.ranks_per_node
+            yield self.finding(
+                self.texts[kind].format(a=a, b=b, files=named),
+                ranks=tuple(sorted({rank for race in races for rank in race.ranks})),
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN if one_node and kind != "read-while-written" else Certainty.LIKELY,
+                cure=self.page.cures,
+                confirm=() if one_node else self.texts["confirm_shared"],
+            )
+
     def in_log(self, log: FailureLog) -> Findings:
         """A checkpoint folder that is missing or already exists when this rank removes, renames or creates it."""
         for error in log.errors_of("FileNotFoundError", "FileExistsError", "OSError"):

@@ -34,6 +34,8 @@ class CollectiveRecord:
         self.bytes: Counter[str] = Counter()
         self.of_all_ranks = 0
         """How many collectives of all ranks it has completed."""
+        self.since_all_ranks = 0
+        """How many others since then, of some ranks or between two: each may put two ranks in order as well."""
         self.reduction: Any = None
         """The reduction of the collective that is being called."""
 
@@ -78,9 +80,13 @@ def _recording_options(options: Any, record: CollectiveRecord) -> Any:
 
 def _run_and_count_collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: CollectiveRecord) -> Any:
     out = _run_collective(mode, func, args, kwargs, record)
-    if not func._schema.name.endswith(_POINT_TO_POINT):
-        group = python_groups.find_process_group(args)
-        record.of_all_ranks += group is None or group.size() == dist.get_world_size()
+    group = None if func._schema.name.endswith(_POINT_TO_POINT) else python_groups.find_process_group(args)
+    is_of_all = group is None or group.size() == dist.get_world_size()
+    if is_of_all and not func._schema.name.endswith(_POINT_TO_POINT):
+        record.of_all_ranks += 1
+        record.since_all_ranks = 0
+    else:
+        record.since_all_ranks += 1
     return out
 
 

@@ -44,6 +44,8 @@ from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "shutil.rmtree"})
 _MAX_FILE_EVENTS = 4096
+_NO_CHECKPOINTS = ("/dev/", "/proc/", "/sys/", f"{sys.prefix}/", f"{sys.base_prefix}/lib/")
+_CODE = (".py", ".pyc", ".so")
 _STATE_KINDS = get_args(StateKind)
 _MIXED_IN_LOADING = frozenset({"base", "drawn"})
 """While a model is put together: an adapter that is merged into it, rows that are added to its embeddings."""
@@ -62,8 +64,8 @@ class LifeRecorder:
     def __init__(self, part: LifePart, saves: int = 1) -> None:
         self.record = RankRunState(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
-        self.collectives_done: Callable[[], int] = int
-        """How many collectives of all ranks this one has completed."""
+        self.collectives_done: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        """How many collectives of all ranks this one has completed, and how many other communications since."""
         self._saved_since_step = False
         self._saves = saves
         self._written_since_save: dict[str, None] = {}
@@ -240,15 +242,19 @@ class LifeRecorder:
             return
         if event == "open" and isinstance(args[2], int):
             path = args[0]
-            if args[2] & (os.O_WRONLY | os.O_RDWR) and isinstance(path, str | bytes):
-                name = os.path.abspath(os.fsdecode(path))
-                if name.startswith("/dev/"):
-                    return
+            if not isinstance(path, str | bytes):
+                return
+            name = os.path.abspath(os.fsdecode(path))
+            if name.startswith(_NO_CHECKPOINTS):
+                return
+            if not args[2] & (os.O_WRONLY | os.O_RDWR):
+                self._record_read_event(name)
+            else:
                 if name not in self.record.written:
                     self.record.written.append(name)
                 if name not in self._opened:
                     self._opened[name] = self._written_since_save[name] = None
-                    self._add_file_event(name)
+                    self._add_file_event(name, appends=bool(args[2] & os.O_APPEND))
         elif event == "os.rename":
             source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
             self._add_file_event(target, source)
@@ -258,10 +264,18 @@ class LifeRecorder:
         elif event == "shutil.rmtree" or (event == "os.remove" and args[1] == -1):  # else within a tree
             self._add_file_event(os.path.abspath(os.fsdecode(args[0])), is_removed=True)
 
-    def _add_file_event(self, name: str, source: str = "", *, is_removed: bool = False) -> None:
+    def _record_read_event(self, name: str) -> None:
+        if self._is_first and not name.endswith(_CODE) and len(self.record.file_reads) < _MAX_FILE_EVENTS:
+            self.record.file_reads.append(self._file_event(name))
+
+    def _add_file_event(self, name: str, source: str = "", *, is_removed: bool = False, appends: bool = False) -> None:
         self.record.file_events.append(
-            FileEvent(time.time(), name, source, self.collectives_done(), is_removed, save=len(self.record.saves))
+            msgspec.structs.replace(self._file_event(name), renamed_from=source, is_removed=is_removed, appends=appends)
         )
+
+    def _file_event(self, name: str) -> FileEvent:
+        collectives, others = self.collectives_done()
+        return FileEvent(time.time(), name, collectives=collectives, save=len(self.record.saves), others_since=others)
 
     def _record_omitted_bytes(self, nbytes: int) -> None:
         if self._is_first and self._life.step:

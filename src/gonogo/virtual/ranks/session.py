@@ -243,7 +243,8 @@ class Session:
             self.connect_peers(self.peers)
             undo.append(self.peers.track_thread_joins())
         if self.of_life is not None:
-            self.of_life.collectives_done = lambda: self.collectives.of_all_ranks
+            calls = self.collectives
+            self.of_life.collectives_done = lambda: (calls.of_all_ranks, calls.since_all_ranks)
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.probe_only and not prepared.has_inferred_shapes(self.plan.prepared):
             self.life.on_loader = self._record_data_shapes
