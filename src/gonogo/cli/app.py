@@ -60,6 +60,7 @@ from gonogo.cli.options import (
     SeqLen,
     ServeWith,
     Set,
+    Signal,
     Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
@@ -179,6 +180,7 @@ def rehearse(
     kill_between_writes: KillBetweenWrites = False,
     saves: Saves = 1,
     disk: Disk = None,
+    signal: Signal = None,
     convert_with: ConvertWith = None,
     merge_with: MergeWith = None,
     serve_with: ServeWith = None,
@@ -265,13 +267,14 @@ def rehearse(
             kill_between_writes=kill_between_writes,
             saves=saves,
             disk=disk,
+            signal=signal,
             stage_commands=commands,
         )
         check_life_options(stages, ray, has_viewer_output=bool(request.viewers))
         request = with_job_from_file(request)
         if not (set_ or also or synthetic_batch is not None):
             request = with_life_of_resume(request, own_ranks=ranks.strip().lower() == AUTO)
-        check_save_options(request.life, saves, disk, kill_between_writes=kill_between_writes)
+        check_save_options(request.life, saves, disk, signal, kill_between_writes=kill_between_writes)
         earlier = None if against is None else read_baseline(against)
         changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
         if (changed or others) and (stages or synthetic_batch is not None):

@@ -29,6 +29,7 @@ from gonogo.cli.options import (
     ResumeWith,
     Saves,
     ServeWith,
+    Signal,
     Steps,
     Unconfined,
     Upstream,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     pass
 
 
-_LIFE = ("life", "resume_on", "resume_with", "saves", "disk", "convert_with", "merge_with", "serve_with")
+_LIFE = ("life", "resume_on", "resume_with", "saves", "disk", "signal", "convert_with", "merge_with", "serve_with")
 
 
 def cure(
@@ -93,6 +94,7 @@ def cure(
     resume_with: ResumeWith = None,
     saves: Saves = 1,
     disk: Disk = None,
+    signal: Signal = None,
     convert_with: ConvertWith = None,
     merge_with: MergeWith = None,
     serve_with: ServeWith = None,
@@ -162,10 +164,11 @@ def cure(
             resume_with=resume_with,
             saves=saves,
             disk=disk,
+            signal=signal,
             stage_commands=commands,
         )
         rehearsal = with_life_of_resume(with_job_from_file(rehearsal), own_ranks=ranks is None)
-        check_save_options(rehearsal.life, saves, disk, kill_between_writes=False)
+        check_save_options(rehearsal.life, saves, disk, signal, kill_between_writes=False)
         request = CureRequest(
             rehearsal,
             own_ranks=ranks is None and not rehearsal.life,

@@ -177,7 +177,16 @@ Disk = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="With --life: the free disk space, e.g. 2T, against which the checkpoints that are kept are held.",
+        help="With --life: the free disk space, e.g. 2T, against which the checkpoints that are kept are held; and "
+        "how fast it is written, e.g. 2T@500M per second.",
+    ),
+]
+Signal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME@SECONDS",
+        help="With --life: the signal that the scheduler sends before it ends the job, e.g. USR1@120: does the "
+        "program save, and in time? Default: what #SBATCH --signal says.",
     ),
 ]
 ConvertWith = Annotated[

@@ -18,7 +18,7 @@ class Invocation(msgspec.Struct, frozen=True):
 
 
 LIFE_OPTIONS = (
-    *("--life", "--resume-on", "--resume-with", "--saves", "--disk"),
+    *("--life", "--resume-on", "--resume-with", "--saves", "--disk", "--signal"),
     *("--convert-with", "--merge-with", "--serve-with"),
 )
 """Those of :attr:`Invocation.own_options` that both ``rehearse`` and ``cure`` take."""

@@ -17,6 +17,7 @@ from gonogo.evidence.rehearsal.lives import RESULT_STAGES, LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.job_signal import parse_job_signal
 
 _LIFE_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)
 CHECKPOINT_PROGRAMS_MODULE = "gonogo.virtual.checkpoint_programs"
@@ -140,21 +141,31 @@ def parse_life_stages(
     return stages
 
 
-def parse_disk_size(disk: str | None) -> int | None:
-    """The bytes that ``--disk`` says are free. Raises UserError."""
-    return None if disk is None else parse_memory_size(disk, "--disk")
+def parse_disk(disk: str | None) -> tuple[int | None, int | None]:
+    """The bytes that ``--disk`` says are free, and those that are written per second. Raises UserError."""
+    if disk is None:
+        return None, None
+    space, at, rate = disk.partition("@")
+    return parse_memory_size(space, "--disk"), parse_memory_size(rate, "--disk") if at else None
 
 
-def check_save_options(life_stages: Sequence[str], saves: int, disk: str | None, *, kill_between_writes: bool) -> None:
-    """Raise UserError for ``--saves`` and ``--disk`` without ``--life``, and for what they can't be combined with."""
-    parse_disk_size(disk)
-    for name, is_given in (("--saves", saves > 1), ("--disk", disk is not None)):
+def check_save_options(
+    life_stages: Sequence[str], saves: int, disk: str | None, signal: str | None = None, *, kill_between_writes: bool
+) -> None:
+    """Raise UserError for such options without ``--life``, and for what they can't be combined with."""
+    parse_disk(disk)
+    parse_job_signal(signal)
+    for name, is_given in (("--saves", saves > 1), ("--disk", disk is not None), ("--signal", signal is not None)):
         if is_given and not life_stages:
             raise UserError(
                 translated("{name} needs --life {stages}").format(name=name, stages="train,save,kill,resume")
             )
-    if saves > 1 and kill_between_writes:
-        raise UserError(translated("--saves can't be combined with --kill-between-writes: it kills the first save"))
+    if kill_between_writes and (saves > 1 or signal is not None):
+        raise UserError(
+            translated("--kill-between-writes kills the first save: it can't be combined with --saves or --signal")
+        )
+    if saves > 1 and signal is not None:
+        raise UserError(translated("--saves can't be combined with --signal, which ends the run with one save"))
 
 
 def check_life_options(life_stages: Sequence[str], ray: str | None, *, has_viewer_output: bool) -> None:

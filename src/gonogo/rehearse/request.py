@@ -57,7 +57,9 @@ class RehearsalRequest:
     saves: int = 1
     """How many saves the first life makes before it is killed."""
     disk: str | None = None
-    """The free disk space for checkpoints, as typed."""
+    """The free disk space for checkpoints, and how fast they are written, as typed: ``2T``, ``2T@500M``."""
+    signal: str | None = None
+    """The signal that the first life gets, as typed: ``USR1@120``; also if the job's script asks for it."""
     stage_commands: StageCommands = field(default_factory=StageCommands)
     """The commands of the stages after the two lives."""
     yes: bool = False

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, SavePlan, is_at_or_below
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding.lives.life_report import DiskNeed, SaveOnDisk
+from gonogo.finding.lives.life_report import DiskNeed, SaveOnDisk, SignalledSave
 
+WRITE_BYTES_PER_SECOND = 1e9
+_HANDLINGS = ("default", "ignored", "handled")
 _MOST = 0.5
 """A save that has less of its bytes left doesn't count as kept: small files that all saves write may be its own."""
 _Present = dict[str, tuple[int, int]]
@@ -42,6 +44,21 @@ def saves_on_disk(first: RehearsalRecord) -> tuple[SaveOnDisk, ...]:
             )
         )
     return tuple(told)
+
+
+def signalled_save(first: RehearsalRecord) -> SignalledSave | None:
+    """What the ranks did at the job's signal: the worst of them; None if none was sent."""
+    told = [rank.life.signal for rank in first.ranks if rank.life is not None and rank.life.signal is not None]
+    if first.signal is None or not told:
+        return None
+    worst = min(told, key=lambda one: _HANDLINGS.index(one.handling))
+    saved_at = max((one.saved_at for one in told if one.saved_at is not None), default=None)
+    saves = saves_on_disk(first)
+    rate = first.write_bytes_per_second or WRITE_BYTES_PER_SECOND
+    return SignalledSave(
+        first.signal.name, first.signal.seconds, worst.handling, worst.step, saved_at,
+        None if saved_at is None or not saves else saves[-1].nbytes / rate,
+    )  # fmt: skip
 
 
 def disk_need(first: RehearsalRecord) -> DiskNeed | None:

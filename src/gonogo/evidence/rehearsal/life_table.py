@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 
 from gonogo.evidence.rehearsal.base_table import base_weight_rows
-from gonogo.evidence.rehearsal.disk_use import disk_need, saves_on_disk
+from gonogo.evidence.rehearsal.disk_use import WRITE_BYTES_PER_SECOND, disk_need, saves_on_disk, signalled_save
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankRunState, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
@@ -71,6 +71,8 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         saves=saves_on_disk(first),
         disk_need=disk_need(first),
         disk_bytes=first.disk_bytes,
+        write_bytes_per_second=first.write_bytes_per_second or WRITE_BYTES_PER_SECOND,
+        signal=signalled_save(first),
     )
 
 

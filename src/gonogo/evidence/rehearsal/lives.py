@@ -138,6 +138,30 @@ def is_at_or_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+class JobSignal(msgspec.Struct, frozen=True):
+    """What a scheduler sends to a job before it ends it."""
+
+    name: str
+    """``SIGUSR1``."""
+    number: int
+    seconds: int
+    """How long before the end."""
+
+
+SignalHandling = Literal["default", "ignored", "handled"]
+"""``default``: the program has no handler, and the signal ends it."""
+
+
+class SignalOutcome(msgspec.Struct, frozen=True):
+    """What a rank did when it got the job's signal."""
+
+    handling: SignalHandling
+    step: int
+    """Optimizer steps before it."""
+    saved_at: int | None = None
+    """Optimizer steps before the save that followed; None if none did."""
+
+
 class RankSave(msgspec.Struct, frozen=True):
     """What one save of a rank left on disk."""
 
@@ -172,6 +196,8 @@ class RankRunState(msgspec.Struct):
     saves: list[RankSave] = []
     """First life: each of its saves after which training went on."""
     save_plan: SavePlan | None = None
+    signal: SignalOutcome | None = None
+    """First life: what it did at the job's signal; None if there was none."""
     file_reads: list[FileEvent] = []
     """First life: files that it opened for reading, from its first step on, other than code."""
     file_events: list[FileEvent] = []

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.rehearsal.attached_adapter import AttachedAdapter
-from gonogo.evidence.rehearsal.lives import LifePart, RankRunState
+from gonogo.evidence.rehearsal.lives import JobSignal, LifePart, RankRunState
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -460,6 +460,10 @@ class RehearsalRecord(msgspec.Struct):
     """For a second life: the record of the first."""
     disk_bytes: int | None = None
     """The free disk space for checkpoints, if it is stated."""
+    write_bytes_per_second: float | None = None
+    """How fast checkpoints are written, if it is stated."""
+    signal: JobSignal | None = None
+    """For a first life: the signal that it got after the rehearsed steps."""
     saves_wanted: int = 1
     """How many saves the first life was asked to make."""
     checkpoint_bytes: dict[str, int] = {}

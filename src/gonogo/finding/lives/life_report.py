@@ -100,6 +100,22 @@ class LifeCosts(msgspec.Struct, frozen=True):
     disk_files: int = 0
 
 
+class SignalledSave(msgspec.Struct, frozen=True):
+    """What the run did when it got the signal that a scheduler sends before it ends the job."""
+
+    name: str
+    seconds: int
+    """How long before the end."""
+    handling: str
+    """``default``: it has no handler, and the signal ends it; ``ignored``; ``handled``."""
+    step: int
+    """Optimizer steps before it."""
+    saved_at: int | None
+    """Optimizer steps before the save that followed; None if none did."""
+    write_seconds: float | None = None
+    """How long the save's files take to write."""
+
+
 class SaveOnDisk(msgspec.Struct, frozen=True):
     """A save of a run, and the disk after it, over all ranks."""
 
@@ -175,6 +191,9 @@ class LifeReport(msgspec.Struct, frozen=True):
     disk_need: DiskNeed | None = None
     disk_bytes: int | None = None
     """The free disk space, if it is stated."""
+    write_bytes_per_second: float = 1e9
+    """How fast the disk is written: as stated, or 1 GB/s."""
+    signal: SignalledSave | None = None
     interruptions: tuple[Interruption, ...] = ()
     """With ``--kill-between-writes``: each point in the save at which it was killed."""
     moments_not_tried: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import UnsetType
 
-from gonogo.finding.lives.life_report import Interruption, LifeReport, StateRow
+from gonogo.finding.lives.life_report import Interruption, LifeReport, SignalledSave, StateRow
 from gonogo.finding.lives.state_names import state_text
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.finding.words import size
@@ -25,12 +25,16 @@ _COUNTER_COLUMNS = {
     "zh": ("内容", "保存时", "恢复时", "恢复后"),
 }
 _COST_COLUMNS = {
-    "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at 1 GB/s"),
-    "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
+    "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at {rate}/s"),
+    "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 {rate}/s"),
 }
 _DISK_COLUMNS = {
     "en": ("save", "at step", "files", "on disk, all ranks", "removed", "kept", "then on disk", "at most"),
     "zh": ("保存", "步数", "文件数", "磁盘（所有 rank）", "删除", "保留", "之后占用", "最多占用"),
+}
+_SIGNAL_COLUMNS = {
+    "en": ("signal", "after step", "the program", "saved after step", "writing takes", "time left"),
+    "zh": ("信号", "步数", "程序", "保存时的步数", "写入需要", "剩余时间"),
 }
 _INTERRUPTED_COLUMNS = {
     "en": ("killed after writing", "the resume", "at step", "why"),
@@ -70,6 +74,11 @@ _TABLE_TEXTS = {
         "costs": "Memory and disk of a save and a resume",
         "save": "save",
         "resume": "resume",
+        "signal": "Signal before the job's end",
+        "default": "ENDS: no handler",
+        "ignored": "ignores it",
+        "handled": "handles it",
+        "no-save": "NOT saved",
         "disk": "Checkpoints on disk",
         "need": "in all",
         "interruptions": "Killed during the save",
@@ -120,6 +129,11 @@ _TABLE_TEXTS = {
         "costs": "保存与恢复所需的显存、内存与磁盘",
         "save": "保存",
         "resume": "恢复",
+        "signal": "作业结束前的信号",
+        "default": "终止：没有处理函数",
+        "ignored": "忽略",
+        "handled": "处理",
+        "no-save": "没有保存",
         "disk": "磁盘上的检查点",
         "need": "总计",
         "interruptions": "在保存途中被终止",
@@ -147,6 +161,8 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     lang = "zh" if language == "zh" else "en"
     tables = [_states_table(life, lang), *base_table(life.bases, lang), _counters_table(life, lang)]
     tables.append(_costs_table(life, lang))
+    if life.signal is not None:
+        tables.append(_signal_table(life.signal, lang))
     if len(life.saves) > 1 or life.disk_bytes is not None:
         tables.append(_disk_table(life, lang))
     for key, tried in (("interruptions", life.interruptions), ("later", life.later_interruptions)):
@@ -207,13 +223,22 @@ def _counters_table(life_report: LifeReport, language: str) -> Table:
 
 
 def _costs_table(life_report: LifeReport, language: str) -> Table:
-    words, costs = _TABLE_TEXTS[language], life_report.costs
+    words, costs, rate = _TABLE_TEXTS[language], life_report.costs, life_report.write_bytes_per_second
     rows = (
         (words["save"], size(costs.save_gpu_bytes), size(costs.save_host_bytes), size(costs.disk_bytes),
-         f"{costs.disk_files:,}", _format_write_time(costs.disk_bytes)),
+         f"{costs.disk_files:,}", _format_write_time(costs.disk_bytes, rate)),
         (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
     )  # fmt: skip
-    return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
+    columns = tuple(column.format(rate=f"{rate / 1e9:.3g} GB") for column in _COST_COLUMNS[language])
+    return Table(words["costs"], columns, rows, frozenset(range(1, 6)))
+
+
+def _signal_table(told: SignalledSave, language: str) -> Table:
+    words = _TABLE_TEXTS[language]
+    saved = words["no-save"] if told.saved_at is None else f"{told.saved_at:,}"
+    takes = "" if told.write_seconds is None else _format_seconds(told.write_seconds)
+    row = (told.name, f"{told.step:,}", words[told.handling], saved, takes, f"{told.seconds:,} s")
+    return Table(words["signal"], _SIGNAL_COLUMNS[language], (row,), frozenset({1, 3, 4, 5}))
 
 
 def _disk_table(life_report: LifeReport, language: str) -> Table:
@@ -255,9 +280,12 @@ def _interruptions_table(title: str, tried: Sequence[Interruption], language: st
     return Table(words[title], _INTERRUPTED_COLUMNS[language], shown, frozenset({2}))
 
 
-def _format_write_time(nbytes: int) -> str:
-    """How long writing takes on a disk of 1 GB/s."""
-    return f"{nbytes / 1e9:,.0f} s" if nbytes >= 1e9 else "< 1 s"
+def _format_write_time(nbytes: int, bytes_per_second: float) -> str:
+    return _format_seconds(nbytes / bytes_per_second)
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds >= 1 else "< 1 s"
 
 
 def _format_number(value: float | None) -> str:

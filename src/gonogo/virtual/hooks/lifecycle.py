@@ -178,6 +178,8 @@ class Lifecycle:
         self.goes_on_with_data = False
         self.saves_wanted = 1
         """How many saves the program is to make before it ends."""
+        self.steps_beyond = 0
+        """Steps that training goes on for meanwhile."""
         self.save_plan: SavePlan | None = None
         """What the Trainer's settings say of its checkpoints."""
         """Whether data goes on meanwhile, where the program itself counts its steps."""
@@ -276,7 +278,7 @@ class Lifecycle:
             if self._all_read is not False and not self.should_read_on:
                 self._advance_loops()
         if (
-            self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS * self.saves_wanted
+            self.step >= self.target + self.more_steps + _MAX_EXTRA_STEPS * max(1, self.saves_wanted)
             and not self._can_continue_cheaply()
             and not self._advance_loop_at_end()
         ):

@@ -40,14 +40,15 @@ def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_ba
                 lifecycle.expect_phases("evaluate")
             if _is_strategy_enabled(args, "save_strategy"):
                 lifecycle.expect_phases("save")
-                lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
                 lifecycle.save_plan = _save_plan(args, state)
+            if lifecycle.save_plan is not None or not lifecycle.saves_wanted:
+                lifecycle.goes_on_with_data = lifecycle.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             reads_on = lifecycle.has_made_steps and lifecycle.should_read_on
             if lifecycle.has_made_steps and not reads_on and not self.one_more:
-                last = lifecycle.target + lifecycle.saves_wanted - 1
-                control.should_training_stop = not lifecycle.goes_on_with_data or lifecycle.step > last
+                ends = not lifecycle.goes_on_with_data or lifecycle.step > lifecycle.target + lifecycle.steps_beyond
+                control.should_training_stop = ends or (control.should_training_stop and not lifecycle.saves_wanted)
             if (
                 lifecycle.has_made_steps and self.saves < lifecycle.saves_wanted
             ):  # the data may end with the loop, and no callback follows

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import math
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from gonogo.evidence.rehearsal.lives import (
     RankSave,
     SavedTensor,
     SavedWeight,
+    SignalHandling,
+    SignalOutcome,
     StateKind,
     StateMoment,
     StateOrigin,
@@ -44,6 +47,9 @@ from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
 
 _FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "shutil.rmtree"})
 _MAX_FILE_EVENTS = 4096
+_STEPS_AFTER_SIGNAL = 6
+_MAX_PAUSES = 4
+_PAUSE_SECONDS = 1.0
 _NO_CHECKPOINTS = ("/dev/", "/proc/", "/sys/", f"{sys.prefix}/", f"{sys.base_prefix}/lib/")
 _CODE = (".py", ".pyc", ".so")
 _STATE_KINDS = get_args(StateKind)
@@ -61,13 +67,16 @@ def recording_components(recorder: LifeRecorder) -> ComponentFactories:
 class LifeRecorder:
     """Records the state that a run saves or resumes from, its batches and its random states."""
 
-    def __init__(self, part: LifePart, saves: int = 1) -> None:
+    def __init__(self, part: LifePart, saves: int = 1, signal_number: int = 0) -> None:
         self.record = RankRunState(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self.collectives_done: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """How many collectives of all ranks this one has completed, and how many other communications since."""
         self._saved_since_step = False
         self._saves = saves
+        self._signal_number = signal_number
+        self._pauses = 0
+        """How often time was given to what a signal's handler has started."""
         self._written_since_save: dict[str, None] = {}
         """Files, as they are called now."""
         self._opened: dict[str, None] = {}
@@ -94,7 +103,9 @@ class LifeRecorder:
         Origins.wants_sample, Origins.on_sampled = self._has_no_sample, self._record_sample
         if self._is_first:
             lifecycle.goes_on_after_save = True
-            lifecycle.saves_wanted = self._saves
+            lifecycle.saves_wanted = 0 if self._signal_number else self._saves
+            lifecycle.steps_beyond = _STEPS_AFTER_SIGNAL if self._signal_number else self._saves - 1
+            self._own_handler = signal.getsignal(self._signal_number) if self._signal_number else None
         on_root, told_of_batch = modules.on_enter_root, lifecycle.on_batch
 
         def enter_root(root: nn.Module) -> None:
@@ -130,6 +141,7 @@ class LifeRecorder:
     def on_forward(self) -> None:
         """Record the state at the first forward: its labels in the first run, what was resumed in the second."""
         if self._is_first:
+            self._wait_for_handler()
             if self._saved_since_step:
                 for device, peak in self._window_peak_bytes().items():
                     self.record.save_peaks[device] = max(peak, self.record.save_peaks.get(device, 0))
@@ -151,13 +163,21 @@ class LifeRecorder:
         self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         if self._is_first and self._saved_since_step and self._life.step:
             self._end_save()
-            if len(self.record.saves) >= self._saves:
+            told = self.record.signal
+            if (
+                told.saved_at is not None
+                if self._signal_number and told is not None
+                else (not self._signal_number and len(self.record.saves) >= self._saves)
+            ):
                 self.record.killed = True
                 raise RehearsalComplete
             self.record.saved, self.record.omitted_bytes = [], 0
 
     def _end_save(self) -> None:
         """Note what the save has left on disk, now that training goes on after it."""
+        told = self.record.signal
+        if told is not None and told.saved_at is None:
+            self.record.signal = msgspec.structs.replace(told, saved_at=self._life.step)
         sizes = {name: os.path.getsize(name) for name in self._written_since_save if os.path.isfile(name)}
         self.record.saves.append(RankSave(self._life.step, sizes, self.record.omitted_bytes))
         self._written_since_save, self._opened = {}, {}
@@ -172,6 +192,32 @@ class LifeRecorder:
             if not self._saved_since_step:
                 for device in self._mode.memory.devices.values():
                     device.restart_window()
+            if self._signal_number and self.record.signal is None and self._life.step + 1 >= self._life.target:
+                self._send_signal()
+
+    def _send_signal(self) -> None:
+        """Have the program get the job's signal; without a handler, it ends here."""
+        handler = signal.getsignal(self._signal_number)
+        handling: SignalHandling = "handled"
+        if handler is signal.SIG_IGN:
+            handling = "ignored"
+        elif handler in (signal.SIG_DFL, None) or handler is self._own_handler:  # gonogo's, of SIGTERM
+            handling = "default"
+        self.record.signal = SignalOutcome(handling, self._life.step + 1)
+        if handling == "default":
+            self.record.killed = True
+            raise RehearsalComplete
+        if handling == "handled":
+            self._life.goes_on_with_data = True
+            signal.raise_signal(self._signal_number)
+
+    def _wait_for_handler(self) -> None:
+        """Give real time to a handler that only sets a timer: rehearsed steps take almost none."""
+        told = self.record.signal
+        waits = told is not None and told.handling == "handled" and not self._saved_since_step
+        if waits and self._pauses < _MAX_PAUSES:
+            self._pauses += 1
+            time.sleep(_PAUSE_SECONDS)
 
     def finish(self, outcome: Outcome) -> RankRunState:
         """The record at the program's end; a program that failed before training leaves no state in it."""

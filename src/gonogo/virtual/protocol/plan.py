@@ -92,6 +92,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Which of a run's two lives this is, if its save and resume are rehearsed."""
     saves: int = 1
     """How many saves the first life makes before it is killed."""
+    signal: int = 0
+    """The signal that the first life gets after its steps; 0 for none."""
     written_folders: tuple[str, ...] = ()
     """Folders to which the run itself has written before: weights that are missing there have not been saved."""
     exchange: ExchangeAddress | None = None
