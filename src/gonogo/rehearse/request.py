@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, parent_of_prepared, read_prepared
+from gonogo.finding import translated
+from gonogo.finding.errors import UserError
 from gonogo.prepare.provided_files import AS_INSTALLED
 from gonogo.rehearse.lives import StageCommands
 from gonogo.rehearse.viewer_files import ViewerFiles
@@ -82,3 +85,15 @@ def in_prepared_environment(request: RehearsalRequest, folder: Path) -> Rehearsa
         return request
     with_packages = (*table.with_packages, *request.with_packages)
     return replace(request, environment=file, as_of=request.as_of or table.as_of, with_packages=with_packages)
+
+
+def check_encodable(command: Sequence[str]) -> None:
+    """Raise UserError for a word that can't be passed on: not UTF-8, or with a zero byte."""
+    for word in command:
+        told = word.encode("utf-8", "backslashreplace").decode()
+        if told != word or "\0" in word:
+            raise UserError(
+                translated("{word!r} in the command is not valid UTF-8: rename the file, or remove it").format(
+                    word=told
+                )
+            )

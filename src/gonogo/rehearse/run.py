@@ -67,7 +67,7 @@ from gonogo.rehearse.ranks.comparison import add_parameter_names, discard_record
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import add_ranks_for_batch_shapes, is_sample
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
-from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
+from gonogo.rehearse.request import RehearsalRequest, check_encodable, in_prepared_environment
 from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
 from gonogo.rehearse.resumed_launch import give_name, missing_checkpoint
 from gonogo.rehearse.shell.devices import install_smi_program
@@ -120,7 +120,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     """
     started = time.monotonic()
     progress = ProgressReporter(on_progress, started, request.steps)
-    _check_encodable(request.command)
+    check_encodable(request.command)
     request = in_prepared_environment(request, Path.cwd())
     check_keep_folder(request.keep)
     request.viewers.check_writable()
@@ -285,18 +285,6 @@ def _apply_limits(record: RehearsalRecord, request: RehearsalRequest, gpus_assum
         whole = record.whole_environment
         world = ProjectWorld.from_files(Path.cwd(), Path(record.cwd), request.environment, is_complete=whole)
         apply_limits(record, dataclasses.replace(world, gpus_assumed=gpus_assumed))
-
-
-def _check_encodable(command: Sequence[str]) -> None:
-    """Raise UserError for a word that can't be passed on: not UTF-8, or with a zero byte."""
-    for word in command:
-        told = word.encode("utf-8", "backslashreplace").decode()
-        if told != word or "\0" in word:
-            raise UserError(
-                translated("{word!r} in the command is not valid UTF-8: rename the file, or remove it").format(
-                    word=told
-                )
-            )
 
 
 def _run_rehearsal(
