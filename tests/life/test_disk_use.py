@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cells import STAGES, write_project
 
-from gonogo.evidence.rehearsal.disk_use import disk_need, saves_on_disk
+from gonogo.evidence.rehearsal.checkpoints.disk_use import disk_need, saves_on_disk
 from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, RankSave, SavePlan
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Certainty, Report, Verdict

@@ -8,7 +8,7 @@ import pytest
 from cells import STAGES, write_project
 from test_disk_use import record_of_lives
 
-from gonogo.evidence.rehearsal.file_races import FileRace, file_races
+from gonogo.evidence.rehearsal.checkpoints.file_races import FileRace, file_races
 from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, SavedTensor
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import rehearse_and_report

@@ -12,7 +12,7 @@ import pytest
 from cells import STAGES, write_project
 from test_disk_use import record_of_lives
 
-from gonogo.evidence.rehearsal.disk_use import signalled_save
+from gonogo.evidence.rehearsal.checkpoints.disk_use import signalled_save
 from gonogo.evidence.rehearsal.lives import FileEvent, JobSignal, RankRunState, RankSave, SignalOutcome
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError

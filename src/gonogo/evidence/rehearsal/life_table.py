@@ -8,7 +8,12 @@ from typing import get_args
 import msgspec
 
 from gonogo.evidence.rehearsal.base_table import base_weight_rows
-from gonogo.evidence.rehearsal.disk_use import WRITE_BYTES_PER_SECOND, disk_need, saves_on_disk, signalled_save
+from gonogo.evidence.rehearsal.checkpoints.disk_use import (
+    WRITE_BYTES_PER_SECOND,
+    disk_need,
+    saves_on_disk,
+    signalled_save,
+)
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankRunState, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (

@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.evidence.rehearsal.disk_use import disk_need
+from gonogo.evidence.rehearsal.checkpoints.disk_use import disk_need
 from gonogo.finding.words import size
 from gonogo.hazards.facts.trained_size import billions_of_trained_parameters
 from gonogo.hazards.rule import (

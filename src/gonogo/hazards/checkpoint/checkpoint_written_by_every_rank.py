@@ -3,7 +3,7 @@ import os
 
 from gonogo.evidence.log.context import has_several_processes
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rehearsal.file_races import FileRace, file_races
+from gonogo.evidence.rehearsal.checkpoints.file_races import FileRace, file_races
 from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, run_mentions
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Severity, translated

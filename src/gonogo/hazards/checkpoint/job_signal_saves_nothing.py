@@ -1,4 +1,4 @@
-from gonogo.evidence.rehearsal.disk_use import signalled_save
+from gonogo.evidence.rehearsal.checkpoints.disk_use import signalled_save
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord
 
 
