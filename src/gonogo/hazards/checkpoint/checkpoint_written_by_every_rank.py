@@ -48,13 +48,19 @@ class CheckpointWrittenByEveryRank(Hazard):
         first = record.first_life or record
         for race in file_races(first):
             by_kind.setdefault(race.kind, []).append(race)
+        causes = {
+            "written-twice": self.texts["written-twice"],
+            "removed-twice": self.texts["removed-twice"],
+            "removed-in-use": self.texts["removed-in-use"],
+            "read-while-written": self.texts["read-while-written"],
+        }
         for kind, races in by_kind.items():
             files = [*dict.fromkeys(os.path.basename(race.path) for race in races)]
             named = ", ".join(files[:_MAX_FILES]) + (", …" if len(files) > _MAX_FILES else "")
             a, b, *_ = races[0].ranks
             one_node = a // first.ranks_per_node == b // first.ranks_per_node
             yield self.finding(
-                self.texts[kind].format(a=a, b=b, files=named),
+                causes[kind].format(a=a, b=b, files=named),
                 ranks=tuple(sorted({rank for race in races for rank in race.ranks})),
                 severity=Severity.WARNING,
                 certainty=Certainty.CERTAIN if one_node and kind != "read-while-written" else Certainty.LIKELY,

@@ -9,15 +9,13 @@ class JobSignalSavesNothing(Hazard):
         told = signalled_save(first)
         if told is None or (told.saved_at is not None and (told.write_seconds or 0) <= told.seconds):
             return
-        key, certain = "no_save", told.handling == "ignored"
+        cause, certain = self.texts["no_save"], told.handling == "ignored"
         if told.handling == "default":
-            key, certain = "no_handler", True
+            cause, certain = self.texts["no_handler"], True
         elif told.saved_at is not None:
-            key, certain = "too_slow", first.write_bytes_per_second is not None
+            cause, certain = self.texts["too_slow"], first.write_bytes_per_second is not None
         yield self.finding(
-            self.texts[key].format(
-                name=told.name, seconds=told.seconds, step=told.step, write=round(told.write_seconds or 0)
-            ),
+            cause.format(name=told.name, seconds=told.seconds, step=told.step, write=round(told.write_seconds or 0)),
             ranks=tuple(rank.rank for rank in first.ranks),
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
             cure=self.page.cures,
