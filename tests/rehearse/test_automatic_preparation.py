@@ -323,6 +323,7 @@ DEVICE_MESH = "from torch.distributed.device_mesh import init_device_mesh\nmesh 
         (FIRST_ALONE, "--context-parallel-size 2", "0,1,7"),
         (DEVICE_MESH.format("(2, 4), mesh_dim_names=('dp', 'tp')"), "", "0,1"),
         (DEVICE_MESH.format("(2, 2, 2), mesh_dim_names=('pp', 'fsdp', 'cp')"), "", "0,1,4"),
+        (DEVICE_MESH.format("(2, 4), mesh_dim_names=('dp_shard', 'cp')"), "", "0,3"),
         (DEVICE_MESH.format("mesh_shape=[4, 2], mesh_dim_names=['pp', 'dp_shard']"), "", "0,2,6"),
     ],
 )
@@ -334,6 +335,33 @@ def test_one_rank_of_each_role_is_run_where_the_model_is_divided(
     assert found == f"{ROLES}{ranks}"
     assert note is not None
     assert f"ranks {ranks.replace(',', ', ')} were rehearsed together, one for each role" in note.en
+
+
+@pytest.mark.parametrize(
+    ("variables", "options", "config", "ranks"),
+    [
+        ({"PARALLELISM_CONFIG_CP_SIZE": "4", "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2"}, "", "", "0,3"),
+        ({}, "--parallelism_config_tp_size 2 --parallelism_config_dp_shard_size 4", "", "0,1"),
+        (
+            {},
+            "",
+            "parallelism_config:\n  parallelism_config_cp_size: 2\n  parallelism_config_dp_shard_size: 4\n",
+            "0,1",
+        ),
+        ({}, "--parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 4", "", "0"),
+        ({"PARALLELISM_CONFIG_CP_SIZE": "3"}, "", "", "0"),  # accelerate refuses what doesn't divide the world
+    ],
+)
+def test_accelerates_parallelism_config_tells_the_roles(
+    project: Path, variables: dict[str, str], options: str, config: str, ranks: str
+) -> None:
+    (project / "train.py").write_text(PLAIN)
+    (project / "fsdp.yaml").write_text(f"distributed_type: FSDP\nnum_processes: 8\n{config}")
+    exports = "".join(f"export {name}={value}\n" for name, value in variables.items())
+    (project / "run.sh").write_text(f"{exports}accelerate launch --config_file fsdp.yaml {options} train.py\n")
+    found, note = resolve_auto_ranks("auto", read_launches(["bash", "run.sh"])[0])
+    assert found == (ranks if ranks == "0" else f"{ROLES}{ranks}")
+    assert (note is None) is (ranks == "0")
 
 
 @pytest.mark.parametrize("options", ["(8,), mesh_dim_names=('dp',)", "(2, 2), mesh_dim_names=('dp', 'tp')", "(2, n)"])

@@ -23,10 +23,12 @@ from gonogo.evidence.rehearsal.record import (
     RehearsalRecord,
 )
 from gonogo.finding import Certainty, Text, Verdict
+from gonogo.finding.as_run import AsRun
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.remedy import Reason
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.rehearsal_findings import fallback_findings, findings_from_traceback
+from gonogo.judge.rehearsal_findings import fallback_findings, findings_from_traceback, findings_in_record
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.limits.certificate import NAMES, apply_limits, hazard_obligations
 from gonogo.rehearse.limits.world import ProjectWorld
@@ -380,3 +382,30 @@ download("val")
     file = "cache/questions-val.jsonl" if names == "asked for" else "cache/val.jsonl"
     assert "https://questions.invalid/data/val.jsonl" in told
     assert f"mkdir -p cache && curl -L -o {file} https://questions.invalid/data/val.jsonl" in told
+
+
+@pytest.mark.parametrize(
+    ("generated", "lengths", "certain"),
+    [(True, ((141, 141), (139, 139)), False), (False, ((141, 141), (139, 139)), True), (True, ((64, 64),) * 2, True)],
+)
+def test_sizes_that_are_lengths_of_generated_rows_are_not_certain(
+    tmp_path: Path, generated: bool, lengths: tuple[tuple[int, int], ...], certain: bool
+) -> None:
+    sides = tuple(
+        Side((rank,), CollectiveCall("allgather_base", (0, 1), 0, sizes=(size,), dtype="bfloat16"))
+        for rank, size in enumerate((2310144, 2277376))
+    )
+    ranks = [RankRecord(rank, rank, f"cuda:{rank}", "diverged") for rank in (0, 1)]
+    for rank, tokens in zip(ranks, lengths, strict=True):
+        rank.as_run = AsRun(tokens=tokens)
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+    record = RehearsalRecord(["python", "train.py"], str(tmp_path), 2, 1, 2, facts, 2, None, ranks=ranks)
+    record.divergence = Divergence("other-size", sides)
+    table = PreparedStandIns(paths={str(tmp_path / "data.jsonl"): "data/rows"} if generated else {})
+    apply_limits(record, ProjectWorld(tmp_path, tmp_path, prepared=table))
+    (finding,) = findings_in_record(record)[0]
+    assert finding.hazard == "collective-sizes-differ"
+    assert (finding.certainty is Certainty.CERTAIN) is certain
+    assert all(one.met for one in ranks[0].certificate) is certain
+    if not certain:
+        assert "data.jsonl" in next(one.shown for one in ranks[0].certificate if not one.met)

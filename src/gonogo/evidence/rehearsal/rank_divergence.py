@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gonogo.evidence.library import is_library_path
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.failures import is_python_value, line_of_assumption, nested_value
+from gonogo.evidence.rehearsal.failures import is_generated_data, is_python_value, line_of_assumption, nested_value
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
@@ -109,6 +109,19 @@ class RankDivergence:
         """Whether a side's last batch has tensors that another's lacks."""
         return len({frozenset(name for name, _ in side.batch) for side in self.sides}) > 1
 
+    @property
+    def lengths_decide(self) -> bool:
+        """Whether the sides' tensors differ in size, and their samples in length too."""
+        if self.divergence.kind != "other-size" or len({call.sizes for _, call in self.sides_in_calls}) < 2:
+            return False
+        seen = {
+            rank.rank: rank.as_run.tokens
+            for rank in self.record.ranks
+            if rank.as_run is not None and rank.as_run.tokens
+        }
+        lengths = {seen[rank] for side in self.sides for rank in side.ranks if rank in seen}
+        return len(lengths) > 1 or len({side.batch for side in self.sides if side.batch}) > 1
+
     def most_informative_side(self, *marked: Side) -> Side:
         """The side whose call explains the divergence best.
 
@@ -127,11 +140,15 @@ class RankDivergence:
         """An assumption that may have caused the ranks to diverge, or None.
 
         It was made in a condition on the path to the calls; or its value decides, by data flow through names, such a
-        condition or whether a side continues its loop. If ranks diverge at a condition on the rank, everything before
-        it is the same for all, and only a value in the condition itself counts.
+        condition or whether a side continues its loop; or the sizes that differ are lengths of generated rows. If
+        ranks diverge at a condition on the rank, everything before it is the same for all, and only a value in the
+        condition itself counts.
         """
         guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
         made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
+        rows = next((one for one in made if is_generated_data(one)), None)
+        if rows is not None and self.lengths_decide:
+            return rows
         direct = next((assumption for assumption in made if assumption.where in guards), None)
         return direct or next(
             (one for one in dict.fromkeys(made) if is_python_value(one) and self._decides_calls(one)), None

@@ -148,6 +148,8 @@ FIRST_RANK_READS_ASSUMPTION = "from_pretrained: a node's first rank alone reads 
 """Event of a loading in which the other ranks receive the weights from the first one, as with ZeRO-3 and FSDP."""
 FIRST_RANK_HOLDS_ASSUMPTION = "FSDP: a node's first rank alone holds the weights until they are sharded"
 """Event of a loading after which the weights stay whole on the first rank, with ``cpu_ram_efficient_loading``."""
+ALL_RANKS_READ_EVENT = "FSDP: transformers 5 reads the weights on every rank, whatever cpu_ram_efficient_loading says"
+"""Event of such a loading."""
 GUESSED_BATCH_ASSUMPTION = "the batch is made from the signature of forward and the configuration"
 """Assumption about images, audio and the like if neither a processor nor the user's program makes them."""
 SYNTHETIC_COMPLETIONS_ASSUMPTION = (

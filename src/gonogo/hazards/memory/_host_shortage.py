@@ -2,7 +2,12 @@
 
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory
-from gonogo.evidence.rehearsal.record import FIRST_RANK_READS_ASSUMPTION, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    ALL_RANKS_READ_EVENT,
+    FIRST_RANK_READS_ASSUMPTION,
+    RankRecord,
+    RehearsalRecord,
+)
 from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
@@ -31,7 +36,14 @@ def host_shortage_cures(record: RehearsalRecord, node: NodeHostMemory, missing_b
     config = rank.deepspeed_config
     cures: list[Text] = []
     sharded_by_fsdp = rank.as_run is not None and "FSDP" in rank.as_run.strategy
-    if sharded_by_fsdp and host.peak_phase in ("load", "init") and FIRST_RANK_READS_ASSUMPTION not in rank.events:
+    if host.peak_phase in ("load", "init") and ALL_RANKS_READ_EVENT in rank.events:
+        cures.append(
+            translated(
+                "Install transformers below 5, which reads the weights on a node's first rank only; transformers 5 "
+                "reads them on every rank, whatever cpu_ram_efficient_loading says"
+            )
+        )
+    elif sharded_by_fsdp and host.peak_phase in ("load", "init") and FIRST_RANK_READS_ASSUMPTION not in rank.events:
         cures.append(
             translated(
                 "Let one rank of each node load the weights (fsdp_cpu_ram_efficient_loading: true in accelerate's "

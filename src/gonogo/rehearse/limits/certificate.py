@@ -23,7 +23,7 @@ from gonogo.evidence.rehearsal.failures import (
     synthetic_input_behind_failure,
 )
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRecord, UnsupportedPart
+from gonogo.evidence.rehearsal.record import Assumption, Obligation, RankRecord, RehearsalRecord, UnsupportedPart
 from gonogo.finding import Certainty, Severity, Text, translated
 from gonogo.finding.remedy import GapRemedy, Purpose, Reason, rehearse_again, run_command
 from gonogo.hazards.hazard import Hazard
@@ -102,6 +102,8 @@ _GENERATED_ROWS_READ = translated(
     "--repo-type dataset NAME)"
 )
 
+_GENERATED_LENGTHS = translated("the lengths of the rows of {names}, which gonogo generated")
+
 _MET_OBLIGATION_TEXTS = {
     "packages": translated("the declared packages"),
     "python": translated("the declared Python version"),
@@ -126,6 +128,7 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
                 rank.unsupported.append(UnsupportedPart.of("the ranks diverged", "unknown", why))
                 record.divergence = None
         elif rank.outcome == "diverged":
+            _assume_generated_lengths(rank, world)
             rank.certificate = _assemble_certificate(
                 _check_divergence(record), _DIVERGENCE_OBLIGATIONS, world, for_divergence=True
             )
@@ -290,6 +293,16 @@ def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWor
         text = _PACKAGE_VERSION_STILL_DIFFERS if world.is_given else _PACKAGE_VERSION_DIFFERS
         why = text.format(file=file, wanted=f"{name}{specifier}", have=f"{name} {have}")
         yield BrokenObligation("packages", why, named=False)
+
+
+def _assume_generated_lengths(rank: RankRecord, world: ProjectWorld) -> None:
+    """Note that rows were generated, whose lengths may decide where the ranks diverge."""
+    table = world.prepared
+    names = [*table.datasets, *(display_path(Path(path)) for path in table.paths)]
+    if not names or any(is_generated_data(one) for one in rank.assumptions):
+        return
+    what = _GENERATED_LENGTHS.format(names=", ".join(names[:3]))
+    rank.assumptions.append(Assumption(what.en, names[0], what_zh=what.zh, kind="generated"))
 
 
 def _check_divergence(record: RehearsalRecord) -> list[BrokenObligation]:

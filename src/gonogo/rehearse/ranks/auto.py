@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, split_identifier
 from gonogo.evidence.script.script import Call
@@ -26,6 +27,10 @@ _RANK_DEPENDENT_CODE = translated("the code at {place} depends on the rank")
 _MODEL_PARALLEL_OPTION = translated("{option} divides the model among ranks")
 _DIRECT_COLLECTIVES = translated("the program calls collectives itself ({place})")
 _NON_TEXT_DATA = translated("its data contains more than text ({place})")
+_PARALLELISM_CONFIG = translated(
+    "accelerate's parallelism config ({sizes}) divides the model or its sequences among ranks"
+)
+_PARALLELISM_CONFIG_SIZES = ("dp_replicate", "dp_shard", "cp", "sp", "tp")
 _DEVICE_MESH = translated("the device mesh at {place} divides the model among ranks")
 _ROLES_NOTE = translated(
     "ranks {ranks} were rehearsed together, one for each role, since {why} (--ranks 0: only rank 0)"
@@ -63,8 +68,37 @@ def _ranks_by_role(run: Run) -> Iterator[tuple[set[int], Text]]:
         mesh = mesh_from_options(options, run.world_size)
         if mesh is not None:
             yield mesh.roles(), _MODEL_PARALLEL_OPTION.format(option=f"{sizes[0][0]} {sizes[0][1]}")
+    sizes_in_mesh = _parallelism_config(run)
+    roles = roles_in_device_mesh([*sizes_in_mesh.values()], [*sizes_in_mesh], run.world_size)
+    if roles is not None:
+        yield (
+            roles,
+            _PARALLELISM_CONFIG.format(
+                sizes=", ".join(f"{name}_size {size}" for name, size in sizes_in_mesh.items() if size > 1)
+            ),
+        )
     for call, roles in _device_meshes(run):
         yield roles, _DEVICE_MESH.format(place=f"{call.script.source.path}:{call.node.lineno}")
+
+
+def _parallelism_config(run: Run) -> dict[str, int]:
+    """The sizes of accelerate's ``ParallelismConfig``, in the order of its mesh; empty where it isn't used.
+
+    They are variables of the launch, options of ``accelerate launch``, or in its config file.
+    """
+    launch = run.launch
+    if launch is None:
+        return {}
+    found = {}
+    for name in _PARALLELISM_CONFIG_SIZES:
+        setting = f"parallelism_config_{name}_size"
+        options = launch.launcher_options
+        fields = [launch.variable(setting.upper()), options.get(setting) if setting in options else Field.missing()]
+        if run.accelerate is not None:
+            fields.append(run.accelerate.get("parallelism_config", setting))
+        given = next((str(field.value) for field in fields if field.known and str(field.value).isdecimal()), "1")
+        found[name] = int(given)
+    return found if max(found.values()) > 1 else {}
 
 
 def _device_meshes(run: Run) -> Iterator[tuple[Call, set[int]]]:

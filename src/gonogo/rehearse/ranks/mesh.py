@@ -25,6 +25,8 @@ _PIPELINE_PARALLEL_OPTIONS = ("pipeline_model_parallel_size", "parallelism.pipel
 _SAMPLE_DIMENSIONS = frozenset({"dp", "data", "fsdp", "ddp", "replicate", "shard", "batch"})
 """Words of a device mesh's dimension whose ranks have the same part of the model, of other samples."""
 _PIPELINE_DIMENSIONS = frozenset({"pp", "pipeline", "pipe", "stage"})
+_SEQUENCE_DIMENSIONS = frozenset({"cp", "sp", "context", "sequence"})
+"""The last rank of such a dimension has the rest of a sequence that can't be divided evenly."""
 _DATA_LAST_OPTION = "use_tp_pp_dp_mapping"
 
 
@@ -44,12 +46,13 @@ class Mesh(NamedTuple):
         return tensor + self.tensor * (context + self.context * outer)
 
     def roles(self) -> set[int]:
-        """One rank of each role: first, second and last stage; peers in the tensor, context and expert groups."""
+        """One rank of each role: first, second and last stage; a peer in the tensor and expert groups; the last of a
+        context-parallel group, which has the rest of a sequence that can't be divided evenly."""
         ranks = {self.rank(stage=stage) for stage in {0, min(1, self.pipeline - 1), self.pipeline - 1}}
         if self.tensor > 1:
             ranks.add(self.rank(tensor=1))
         if self.context > 1:
-            ranks.add(self.rank(context=1))
+            ranks.add(self.rank(context=self.context - 1))
         if self.expert > 1 and self.data > 1:
             ranks.add(self.rank(data=1))
         return ranks
@@ -67,8 +70,9 @@ def roles_in_device_mesh(shape: Sequence[int], names: Sequence[str], world: int)
     for position, (size, name) in enumerate(zip(shape, names, strict=True)):
         if size > 1 and not set(split_identifier(name)) & _SAMPLE_DIMENSIONS:
             step = math.prod(shape[position + 1 :])
-            is_pipeline = bool(set(split_identifier(name)) & _PIPELINE_DIMENSIONS)
-            ranks |= {step, step * (size - 1)} if is_pipeline else {step}
+            words = set(split_identifier(name))
+            peers = {step, step * (size - 1)} if words & _PIPELINE_DIMENSIONS else {step}
+            ranks |= {step * (size - 1)} if words & _SEQUENCE_DIMENSIONS else peers
     return ranks if len(ranks) > 1 else None
 
 

@@ -136,7 +136,7 @@ def estimate_from_peak(
     )
     before = peak.phases.get("load")
     host = peak.host
-    if family.fsdp:  # the rehearsed rank, a node's first, is the only one that loads the weights into host memory
+    if family.fsdp and facts.first_rank_reads:  # the rehearsed rank alone loads the weights into host memory
         states = sum(closed_form.fsdp_state_bytes(facts, family.sharding_ranks(request.world_size)).values())
         others = (request.machine.count - 1) * (states if family.parameters == "cpu" else 0.0)
         host = (peak.host + others) / request.machine.count

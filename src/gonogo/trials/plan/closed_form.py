@@ -53,16 +53,14 @@ def estimate_memory(
     known: Calibration = NO_CALIBRATION,
     ranks_per_node: int = 8,
 ) -> Estimate:
-    """Estimate the memory of a strategy. ``ranks_per_node``: they share the weights that a node's first rank loads."""
+    """Estimate the memory of a strategy. ``ranks_per_node``: they share weights that only a node's first rank loads."""
     family = strategy.family
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
     needed /= family.context
     if family.fsdp:
-        held, host = (
-            fsdp_state_bytes(facts, family.sharding_ranks(world_size)),
-            _fsdp_loaded_bytes(facts) / ranks_per_node,
-        )
+        held = fsdp_state_bytes(facts, family.sharding_ranks(world_size))
+        host = _fsdp_loaded_bytes(facts) / (ranks_per_node if facts.first_rank_reads else 1)
         if family.parameters == "cpu":
             held, host = dict.fromkeys(held, 0.0), host + sum(held.values())
         return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, 0.0)

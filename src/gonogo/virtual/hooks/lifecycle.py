@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from gonogo.virtual.hooks.last_batch import LastBatchTracker
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
+from gonogo.virtual.weights.fsdp_loading import first_rank_alone_holds
 
 _CATEGORY_OF_PHASE: dict[str, str] = {
     "load": "parameters",
@@ -36,7 +36,6 @@ _CATEGORY_OF_PHASE: dict[str, str] = {
     "save": "temporary",
     "exit": "temporary",
 }
-_TRUE_VALUES = ("1", "true", "yes", "y", "t", "on")  # as accelerate reads them
 _STEADY_PHASES = ("generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate")
 """Phases in which all ranks of a node do the same; before the first step, this includes initialization."""
 _MAX_EXTRA_STEPS = 8
@@ -90,12 +89,6 @@ def attach_phase(error: BaseException, phase: Phase) -> None:
     """Attach the phase in which an exception was raised; an inner phase that is already attached is kept."""
     if not hasattr(error, "gonogo_phase"):
         error.gonogo_phase = phase  # type: ignore[attr-defined]
-
-
-def _first_rank_holds_weights() -> bool:
-    """Whether a node's first rank alone has the weights until FSDP shards them (``cpu_ram_efficient_loading``)."""
-    names = ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING")
-    return all(os.environ.get(name, "").lower() in _TRUE_VALUES for name in names)
 
 
 class Lifecycle:
@@ -204,7 +197,7 @@ class Lifecycle:
             record.end_phase(self.phase)
             if record.load_peak is None and self.phase == "load" != phase:
                 record.load_peak = record.peak
-            starts = phase == "init" and not self.step and not _first_rank_holds_weights()
+            starts = phase == "init" and not self.step and not first_rank_alone_holds()
             record.steady = phase in _STEADY_PHASES or starts
         self.phase = phase
         if phase not in self.reached:

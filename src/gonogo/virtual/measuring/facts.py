@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from transformers import modeling_utils
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -20,6 +21,7 @@ from gonogo.virtual.rollout.package import stand_in_version
 from gonogo.virtual.synthetic.model import LocatedModel, read_model
 from gonogo.virtual.synthetic.tokens import computes_positions, stated_positions
 from gonogo.virtual.unsupported import UnsupportedOperator
+from gonogo.virtual.weights.fsdp_loading import first_rank_alone_reads
 
 MAX_BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` for an engine colocated with the trainer (trl/generation/vllm_generation.py)."""
@@ -57,6 +59,7 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
         beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
         positions=stated_positions(found.config) or 0,
         computes_positions=computes_positions(found.config),
+        first_rank_reads=first_rank_alone_reads(modeling_utils),
     )
 
 

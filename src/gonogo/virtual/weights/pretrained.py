@@ -9,13 +9,18 @@ import tempfile
 from types import ModuleType
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import FIRST_RANK_HOLDS_ASSUMPTION, FIRST_RANK_READS_ASSUMPTION
+from gonogo.evidence.rehearsal.record import (
+    ALL_RANKS_READ_EVENT,
+    FIRST_RANK_HOLDS_ASSUMPTION,
+    FIRST_RANK_READS_ASSUMPTION,
+)
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.lookups.failed_lookups import is_file_here
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import skeleton
+from gonogo.virtual.weights.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
 from gonogo.virtual.weights.model_folders import (
     ADAPTER_CONFIG,
@@ -59,10 +64,14 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
                 SafeOpen.counted = False
             if source is not pretrained_model_name_or_path:
                 _restore_name(result, source, os.fspath(pretrained_model_name_or_path))
-            if _only_first_rank_reads(module):
+            if _is_enabled(module, "is_deepspeed_zero3_enabled"):
                 generated_weights.tell(FIRST_RANK_READS_ASSUMPTION)
-            if _is_enabled(module, "is_fsdp_enabled"):
-                generated_weights.tell(FIRST_RANK_HOLDS_ASSUMPTION)
+            elif _is_enabled(module, "is_fsdp_enabled"):
+                told: tuple[str, ...] = (ALL_RANKS_READ_EVENT,)
+                if first_rank_alone_reads(module):
+                    told = (FIRST_RANK_READS_ASSUMPTION, FIRST_RANK_HOLDS_ASSUMPTION)
+                for event in told:
+                    generated_weights.tell(event)
             if opened_files - before:
                 count = len(opened_files - before)
                 generated_weights.tell(
@@ -85,11 +94,6 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
 
     patches.on_undo(after_import("transformers.modeling_utils", patch_models))
     patches.on_undo(after_import("transformers.models.auto.auto_factory", patch_auto_classes))
-
-
-def _only_first_rank_reads(module: ModuleType) -> bool:
-    """True if only the first rank reads the weights, because transformers distributes them under ZeRO-3 or FSDP."""
-    return any(_is_enabled(module, name) for name in ("is_deepspeed_zero3_enabled", "is_fsdp_enabled"))
 
 
 def _is_enabled(module: ModuleType, name: str) -> bool:
