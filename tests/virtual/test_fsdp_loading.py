@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.virtual.weights.fsdp_loading import first_rank_alone_reads
+from gonogo.virtual.fsdp_loading import first_rank_alone_reads
 
 PROGRAM = """
 import os, sys

@@ -14,13 +14,13 @@ from gonogo.evidence.rehearsal.lives import SavePlan
 from gonogo.evidence.rehearsal.loading import LoaderSharedMemory
 from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, OmittedPart, Phase, TensorPlacement
 from gonogo.finding import translated
+from gonogo.virtual.fsdp_loading import first_rank_alone_holds
 from gonogo.virtual.hooks.advanced_loops import LoopAdvancer
 from gonogo.virtual.hooks.ended_data import EndedData
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
-from gonogo.virtual.weights.fsdp_loading import first_rank_alone_holds
 
 _CATEGORY_OF_PHASE: dict[str, str] = {
     "load": "parameters",

@@ -11,6 +11,7 @@ from transformers import modeling_utils
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
+from gonogo.virtual.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.measuring.depth import layer_count, layer_period
 from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 from gonogo.virtual.measuring.program import parse
@@ -21,7 +22,6 @@ from gonogo.virtual.rollout.package import stand_in_version
 from gonogo.virtual.synthetic.model import LocatedModel, read_model
 from gonogo.virtual.synthetic.tokens import computes_positions, stated_positions
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.weights.fsdp_loading import first_rank_alone_reads
 
 MAX_BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` for an engine colocated with the trainer (trl/generation/vllm_generation.py)."""

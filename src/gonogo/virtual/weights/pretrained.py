@@ -16,11 +16,11 @@ from gonogo.evidence.rehearsal.record import (
 )
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.virtual.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.lookups.failed_lookups import is_file_here
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import skeleton
-from gonogo.virtual.weights.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
 from gonogo.virtual.weights.model_folders import (
     ADAPTER_CONFIG,
