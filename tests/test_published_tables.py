@@ -26,7 +26,7 @@ def import_module_of(name: str) -> Any:
     return module
 
 
-tables: Any = import_module_of("tables")
+tables: Any = import_module_of("accuracy_tables")
 
 
 def row(name: str, published: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import tables  # noqa: E402  beside this file
+import accuracy_tables  # noqa: E402  beside this file
 from projects import checked_out, tomllib  # noqa: E402
 
 RESULTS = HERE / "results.jsonl"
@@ -291,8 +291,8 @@ def main() -> int:
     parser.add_argument("--cache", type=Path, help="where checkouts and packages are kept for the next time")
     asked = parser.parse_args()
     if asked.write:
-        tables.write(rows(), results())
-        print(tables.pair_summary(tables.compared(rows(), results()), "en"))
+        accuracy_tables.write(rows(), results())
+        print(accuracy_tables.pair_summary(accuracy_tables.compared(rows(), results()), "en"))
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         cache = (asked.cache or Path(temporary)).resolve()
@@ -323,7 +323,7 @@ def main() -> int:
             when = {"day": datetime.date.today().isoformat(), "gonogo": of_code}
             result = {"row": name, "command": command_of(row), **found, **when}
             keep(result)
-            print(tables.line(row, result), flush=True)
+            print(accuracy_tables.line(row, result), flush=True)
     return 0
 
 
