@@ -16,7 +16,7 @@ from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts
 SEVEN_BILLION = ModelFacts(
     model_class="Qwen2ForCausalLM", parameters=7_615_616_512, trainable=7_615_616_512, layer_parameters=233_057_792,
     depth=28, period=1, hidden_size=3584, vocabulary=152_064, largest_parameter=544_997_376,
-    weight_bytes=15_231_233_024,
+    weight_bytes=15_231_233_024, ulysses_sizes=(2, 4),
 )  # fmt: skip
 ENGINES = tuple(
     EngineFacts(

@@ -70,3 +70,30 @@ def test_context_parallelism_divides_the_work_and_replicas_hold_whole_states(
     held = [found[family].peaks["backward"].by_category["optimizer"] for family in families]
     assert held[:3] == [pytest.approx(held[0], rel=0.02)] * 3
     assert held[3] == pytest.approx(2 * held[0], rel=0.02)
+
+
+@pytest.mark.slow
+def test_ulysses_divides_the_work_and_computes_the_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("accelerate.parallelism_config")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 3, "max_position_embeddings": 8192}
+    asked = request(model_in(tmp_path / "model", **sizes), "2xA100-80G", 2, seq_len=8192)
+    (tmp_path / "meter").mkdir()
+    found = []
+    with Meter(asked, tmp_path / "meter", lambda done, of: None) as meter:
+        candidates = Candidates(asked, meter.facts(), meter)
+        if not candidates.facts.ulysses_sizes:
+            pytest.skip("these releases of transformers, accelerate and DeepSpeed have no Ulysses")
+        assert candidates.facts.ulysses_sizes == (2, 4)  # 4 heads, 2 of keys and values
+        for context in (1, 2, 4):
+            cell = candidates.measurement_of(Strategy(Family(3, context=context), True, 1, 2), 0)
+            (answer,) = meter.measure([cell])
+            assert isinstance(answer, Measured), answer
+            found.append(answer)
+    flops = [sum(part.flops for part in answer.work if part.phase == "forward") for answer in found]
+    assert flops[1:] == [pytest.approx(flops[0] / 2, rel=0.01), pytest.approx(flops[0] / 4, rel=0.01)]
+    keys = [{key for part in answer.work for key in part.collectives} for answer in found]
+    assert not any(key.startswith("alltoall") for key in keys[0])
+    assert "alltoall_base_ of 4 across nodes" in keys[2]
+    # The loss's fp32 logits are the largest tensors here, and are divided as well.
+    assert found[2].peaks["backward"].allocated < 0.35 * found[0].peaks["backward"].allocated

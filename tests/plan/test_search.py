@@ -19,7 +19,7 @@ from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult, check_batch, search
 from gonogo.trials.plan.solve import SolveResult, Unknown, check_unknown, solve
-from gonogo.trials.plan.strategy import Family
+from gonogo.trials.plan.strategy import Family, Sharding
 
 MODEL = Path("model")
 
@@ -60,12 +60,13 @@ def test_small_buckets_are_told_of_where_they_decide() -> None:
 
 
 def test_sequences_are_split_where_they_are_too_long_otherwise() -> None:
-    def context_sizes(seq_len: int) -> list[int]:
-        asked = request(MODEL, seq_len=seq_len, sharding="fsdp2", global_batch=8)
-        return [choice.strategy.family.context for choice in planned(asked).fitting]
+    def context_sizes(seq_len: int, sharding: Sharding) -> set[int]:
+        asked = request(MODEL, seq_len=seq_len, sharding=sharding, global_batch=8)
+        return {choice.strategy.family.context for choice in planned(asked).fitting}
 
-    assert set(context_sizes(4096)) == {1}
-    assert context_sizes(320 * 1024) == [4]
+    assert context_sizes(4096, "fsdp2") == context_sizes(4096, "zero") == {1}
+    assert context_sizes(320 * 1024, "fsdp2") == {4}
+    assert context_sizes(160 * 1024, "zero") == {1, 2}
 
 
 def test_only_as_many_nodes_share_a_replica_as_are_needed() -> None:

@@ -15,6 +15,7 @@ from gonogo.trials.plan.strategy import (
     Family,
     Strategy,
     deepspeed_config,
+    launch_environment,
     micro_batches,
     parallelism_config,
     strategy_families,
@@ -62,6 +63,24 @@ def test_replicas_are_tried_on_several_nodes_and_split_sequences_where_they_can_
     )
     assert split["activations"] == plain["activations"] / 2
     assert split["optimizer"] == plain["optimizer"]
+
+
+def test_ulysses_is_tried_by_deepspeed_where_heads_can_be_split() -> None:
+    assert not any(family.context > 1 for family in strategy_families(8, nvme=False, context_sizes=(2, 4)))
+    found = [family for family in strategy_families(8, nvme=False, ulysses_sizes=(2, 4)) if family.context > 1]
+    assert not any(family.fsdp for family in found)
+    assert {(family.zero, family.context) for family in found} == {(2, 2), (2, 4), (3, 2), (3, 4)}
+    strategy = Strategy(Family(3, context=4), True, 2, 3)
+    assert strategy.label.en == "ZeRO-3, Ulysses over 4 GPUs, checkpointing"
+    assert launch_environment(strategy, 8) == {
+        "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+        "PARALLELISM_CONFIG_DP_SHARD_SIZE": "2",
+        "PARALLELISM_CONFIG_SP_SIZE": "4",
+        "PARALLELISM_CONFIG_SP_BACKEND": "deepspeed",
+        "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION": "sdpa",
+    }
+    assert launch_environment(Strategy(Family(3), True, 2, 3), 8) == {}
+    assert "train_batch_size" not in deepspeed_config(strategy, world_size=8)
 
 
 def test_fsdp_shards_what_zero_3_does_and_keeps_trained_weights_in_fp32() -> None:

@@ -27,6 +27,7 @@ from gonogo.trials.plan.write import check_folder, required_changes, write_strat
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate", "swift", "llamafactory")
 FSDP = Family(3, fsdp=True)
 SPLIT = replace(FSDP, context=4)
+ULYSSES = Family(3, context=2)
 HYBRID = replace(FSDP, replicas=2)
 
 
@@ -43,7 +44,7 @@ def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod 
 @pytest.mark.parametrize("tune", TUNING_METHODS)
 @pytest.mark.parametrize(
     "family",
-    [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu"), FSDP, replace(FSDP, reshard=False), SPLIT],
+    [Family(2), Family(3, "cpu", "cpu"), Family(3, "nvme", "cpu"), FSDP, replace(FSDP, reshard=False), SPLIT, ULYSSES],
     ids=lambda family: family.label.en,
 )
 def test_check_finds_nothing_in_it(
@@ -135,10 +136,12 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
         pytest.param(FSDP, "lora", "swift", marks=pytest.mark.very_slow),
         pytest.param(FSDP, "full", "llamafactory", marks=pytest.mark.very_slow),
         pytest.param(replace(FSDP, context=2), "full", "accelerate"),
+        pytest.param(ULYSSES, "full", "deepspeed"),
+        pytest.param(ULYSSES, "full", "accelerate", marks=pytest.mark.very_slow),
     ],
     ids=[
         *("zero2", "offload", "zero3", "swift", "fsdp2", "fsdp2 offload", "swift fsdp2", "llamafactory fsdp2"),
-        "context parallel",
+        *("context parallel", "ulysses", "ulysses accelerate"),
     ],
 )
 def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class Candidates:
                 host=machine.host_bytes != 0,
                 sharding=self.request.sharding,
                 nodes=machine.nodes if self._has_parallelism_config else 1,
-                context_sizes=self._context_sizes(),
+                context_sizes=self._context_sizes(fsdp=True),
+                ulysses_sizes=self._context_sizes(fsdp=False),
             ):
                 kinds = (True,) if family.context > 1 else (False, True)  # sequences are split if memory is short
                 for reference in references:
@@ -182,7 +183,8 @@ class Candidates:
     def _with_less_communication(self, group: StrategyGroup) -> StrategyGroup | None:
         family = group.family
         if family.context > 1:
-            smaller = max((size for size in self._context_sizes() if size < family.context), default=1)
+            sizes = self._context_sizes(fsdp=family.fsdp)
+            smaller = max((size for size in sizes if size < family.context), default=1)
             return group._replace(family=replace(family, context=smaller))
         nodes = self.request.machine.nodes
         if family.replicas in (1, nodes):
@@ -190,12 +192,14 @@ class Candidates:
         more = min(count for count in range(family.replicas + 1, nodes + 1) if nodes % count == 0)
         return group._replace(family=replace(family, replicas=more))
 
-    def _context_sizes(self) -> tuple[int, ...]:
+    def _context_sizes(self, *, fsdp: bool) -> tuple[int, ...]:
         """Over how many GPUs of a node a sequence may be split. Ring attention cuts it into twice as many parts."""
-        count, length = self.request.machine.count, self.request.seq_len
-        if not self._has_parallelism_config or self.request.attention != "sdpa":
+        request = self.request
+        count, length = request.machine.count, request.seq_len
+        if not self._has_parallelism_config or request.attention != "sdpa" or request.task is not None:
             return ()
-        return tuple(size for size in _CONTEXT_SIZES if count % size == 0 and length % (2 * size) == 0)
+        sizes, parts = (_CONTEXT_SIZES, 2) if fsdp else (self.facts.ulysses_sizes, 1)
+        return tuple(size for size in sizes if count % size == 0 and length % (parts * size) == 0)
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""

@@ -130,8 +130,8 @@ def estimate_step_time(
 ) -> StepTime:  # fmt: skip
     """Estimate the time of a step. ``bandwidth``: bytes/s of a rank's slowest link; ``generation``: in seconds.
 
-    A replica of HSDP is within a node where a node has that many ranks: only gradients cross to the others. Context
-    parallelism passes keys and values round its ranks: forward, backward, and with their gradients; at most the
+    A replica of HSDP is within a node where a node has that many ranks: only gradients cross to the others. Ring
+    attention passes keys and values round its ranks: forward, backward, and with their gradients; at most the
     hidden size each.
     """
     family = strategy.family
@@ -151,8 +151,11 @@ def estimate_step_time(
     if family.replicas > 1:
         seconds += 2 * (2 * gradients) / family.sharding_ranks(world_size) / bandwidth  # all-reduce of fp32 shards
     if family.context > 1:
-        ring = 3 * 2 * 2.0 * strategy.micro_batch * seq_len * facts.hidden_size * facts.depth
-        seconds += ring / (speed.link_bytes if family.context <= ranks_per_node else bandwidth)
+        of_tensor = 2.0 * strategy.micro_batch * seq_len * facts.hidden_size * facts.depth
+        times = 3 if strategy.checkpointing else 2
+        exchanged = times * 4 * of_tensor / family.context  # queries, keys, values, and what comes of them
+        sent_by_rank = 3 * 2 * of_tensor if family.fsdp else exchanged
+        seconds += sent_by_rank / (speed.link_bytes if family.context <= ranks_per_node else bandwidth)
     communication = strategy.accumulation * seconds / LINK_SHARE if world_size > 1 else 0.0
     share = 1.0 / world_size
     offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0

@@ -30,7 +30,7 @@ from gonogo.trials.plan.launch_files.arguments import (
 )
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import measured_generations
-from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, fsdp_config, fsdp_environment
+from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, fsdp_config, launch_environment
 from gonogo.trials.plan.task.script import SCRIPT, task_script
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
@@ -219,8 +219,7 @@ class Meter:
         of_task = request.task is not None and not describe_only
         if strategy.family.fsdp:
             settings = training_arguments(strategy, request) | {"fsdp_config": fsdp_config(strategy)}
-            both = {"arguments": settings, "environment": fsdp_environment(strategy, cell.world_size)}
-            write_shared(place / "arguments.json", json.dumps(both).encode())
+            write_shared(place / "arguments.json", json.dumps(settings).encode())
         else:
             written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
             if of_task:
@@ -259,10 +258,11 @@ class Meter:
         request, strategy, task = self._request, cell.strategy, self._request.task
         fsdp = strategy.family.fsdp
         settings = ("--arguments", "arguments.json") if fsdp else ("--deepspeed", "deepspeed.json")
+        variables = launch_environment(strategy, cell.world_size)
         arguments = [
-            "--model", str(place), settings[0], str(place / settings[1]), "--seq-len", str(cell.seq_len),
-            "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps), "--tune", request.tune,
-            "--lora-rank", str(request.lora_rank), "--attention", request.attention,
+            "--environment", json.dumps(variables), "--model", str(place), settings[0], str(place / settings[1]),
+            "--seq-len", str(cell.seq_len), "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps),
+            "--tune", request.tune, "--lora-rank", str(request.lora_rank), "--attention", request.attention,
             *(["--gradient-checkpointing"] if strategy.checkpointing and not fsdp else []),
         ]  # fmt: skip
         if describe_only and task is not None:

@@ -41,6 +41,10 @@ _CONTEXT_PARALLEL = translated(
     "Context parallelism: {count} GPUs share each sequence and pass keys and values round in a ring, so that each "
     "holds {count} times fewer activations."
 )
+_ULYSSES = translated(
+    "Ulysses: {count} GPUs share each sequence and exchange attention heads for tokens around the attention, so that "
+    "each holds {count} times fewer activations."
+)
 _SINGLE_GPU = translated("With one GPU there is nothing to shard.")
 _HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
@@ -127,7 +131,7 @@ def _sharding_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
     if family.replicas > 1:
         yield _HYBRID_SHARDING.format(count=family.replicas)
     if family.context > 1:
-        yield _CONTEXT_PARALLEL.format(count=family.context)
+        yield (_CONTEXT_PARALLEL if family.fsdp else _ULYSSES).format(count=family.context)
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS

@@ -28,6 +28,7 @@ _SMALL_BUCKET_DIVISOR = 10
 """Divisor for small buckets: with even smaller ones, messages would be too short to saturate the links."""
 
 
+_CPU_OR_GPU: tuple[Place, ...] = ("gpu", "cpu")
 _OFFLOAD_DEVICE_LABELS = {"cpu": "CPU", "nvme": "NVMe"}
 _BOTH_OFFLOADED = translated("optimizer + parameters on {place}")
 _OPTIMIZER_OFFLOADED = translated("optimizer on {place}")
@@ -36,6 +37,7 @@ _CHECKPOINTING = translated("checkpointing")
 _NO_RESHARD = translated("no reshard after forward")
 _REPLICAS = translated("{count} replicas (HSDP)")
 _CONTEXT = translated("sequences split over {count} GPUs")
+_ULYSSES = translated("Ulysses over {count} GPUs")
 _PRECOMPUTED = translated("reference precomputed")
 
 
@@ -55,7 +57,7 @@ class Family(msgspec.Struct, frozen=True, order=True):
     replicas: int = 1
     """FSDP2 with hybrid sharding (HSDP): this many groups of ranks, each with all states, sharded within the group."""
     context: int = 1
-    """Context parallelism: this many ranks share each sequence."""
+    """This many ranks share each sequence: with FSDP2 by ring attention, with DeepSpeed by Ulysses."""
 
     @property
     def bucket(self) -> int:
@@ -86,7 +88,8 @@ class Family(msgspec.Struct, frozen=True, order=True):
         stage = "FSDP2" if self.fsdp else f"ZeRO-{self.zero}"
         words = [Text(stage, stage), *([] if self.reshard else [_NO_RESHARD])]
         words += [_REPLICAS.format(count=self.replicas)] if self.replicas > 1 else []
-        words += [_CONTEXT.format(count=self.context)] if self.context > 1 else []
+        if self.context > 1:
+            words.append((_CONTEXT if self.fsdp else _ULYSSES).format(count=self.context))
         if self.optimizer == self.parameters != "gpu":
             words.append(_BOTH_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
         else:
@@ -125,20 +128,24 @@ def strategy_families(
     sharding: Sharding = "zero",
     nodes: int = 1,
     context_sizes: Sequence[int] = (),
+    ulysses_sizes: Sequence[int] = (),
 ) -> Iterator[Family]:
     """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
-    ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload; ``context_sizes``: over how
-    many ranks a sequence may be split, smallest first. Stages are omitted if a higher one is as fast (ZeRO-1 has the
-    communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the ZeRO paper, §7.2.1,
-    https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
+    ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload; ``context_sizes`` and
+    ``ulysses_sizes``: over how many ranks FSDP2 and DeepSpeed may split a sequence, smallest first. Stages are
+    omitted if a higher one is as fast (ZeRO-1 has the communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the
+    ZeRO paper, §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be
+    partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
     for replicas in (count for count in range(nodes, 1, -1) if nodes % count == 0):
         usual += [Family(3, fsdp=True, reshard=reshard, replicas=replicas) for reshard in (False, True)]
     usual += [Family(3, fsdp=True), Family(3, fsdp=True, reshard=False)]
     usual += [Family(3, fsdp=True, context=size) for size in context_sizes]
+    usual += [Family(zero, context=size) for size in ulysses_sizes for zero in (2, 3)]
     if host:
+        usual += [Family(3, "cpu", place, context=size) for size in ulysses_sizes for place in _CPU_OR_GPU]
         usual += [Family(2, "cpu"), Family(3, "cpu"), Family(3, "cpu", "cpu"), Family(3, "cpu", "cpu", fsdp=True)]
     if nvme:
         usual += [Family(3, "nvme", "cpu" if host else "gpu"), Family(3, "nvme", "nvme")]
@@ -166,29 +173,39 @@ def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) 
     return tuple(sorted(size for size in sizes if size >= min_micro_batch))
 
 
-def parallelism_config(strategy: Strategy, world_size: int) -> dict[str, int]:
+def parallelism_config(strategy: Strategy, world_size: int) -> dict[str, int | str]:
     """accelerate's ``ParallelismConfig``; empty where the states are simply sharded over all ranks."""
     family = strategy.family
     if family.replicas == family.context == 1:
         return {}
-    sizes = {"dp_replicate_size": family.replicas, "cp_size": family.context}
     shards = world_size // (family.replicas * family.context)
-    return {name: size for name, size in sizes.items() if size > 1} | {"dp_shard_size": shards}
+    if not family.fsdp:
+        return {
+            "dp_shard_size": shards,
+            "sp_size": family.context,
+            "sp_backend": "deepspeed",
+            "sp_attn_implementation": "sdpa",  # accelerate's default is none, which DeepSpeed refuses
+        }
+    sizes = {"dp_replicate_size": family.replicas, "cp_size": family.context}
+    mesh: dict[str, int | str] = {name: size for name, size in sizes.items() if size > 1}
+    return mesh | {"dp_shard_size": shards}
 
 
-def fsdp_environment(strategy: Strategy, world_size: int) -> dict[str, str]:
+def launch_environment(strategy: Strategy, world_size: int) -> dict[str, str]:
     """The variables that ``accelerate launch`` sets, as TrainingArguments alone do not.
 
-    With the first, transformers loads the weights on a node's first rank only, and accelerate makes a process group
-    for CPU tensors as well, which offloaded gradients need.
+    With the first of FSDP, transformers loads the weights on a node's first rank only, and accelerate makes a process
+    group for CPU tensors as well, which offloaded gradients need.
     """
-    found = {"ACCELERATE_USE_FSDP": "true"}
-    if strategy.family.parameters == "cpu":
+    found = {}
+    if strategy.family.fsdp:
+        found["ACCELERATE_USE_FSDP"] = "true"
+    if strategy.family.fsdp and strategy.family.parameters == "cpu":
         found["FSDP_OFFLOAD_PARAMS"] = "true"
-    sizes = parallelism_config(strategy, world_size)
-    if sizes:
+    settings = parallelism_config(strategy, world_size)
+    if settings:
         found["ACCELERATE_USE_PARALLELISM_CONFIG"] = "true"
-    return found | {f"PARALLELISM_CONFIG_{name.upper()}": str(size) for name, size in sizes.items()}
+    return found | {f"PARALLELISM_CONFIG_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 def fsdp_config(strategy: Strategy) -> dict[str, Any]:
@@ -251,6 +268,8 @@ def deepspeed_config(strategy: Strategy, *, world_size: int, dtype: str = "bf16"
         },
         "zero_allow_untested_optimizer": True,
     }
+    if family.context > 1:
+        del config["train_batch_size"]  # the Trainer counts all ranks, accelerate those with samples of their own
     if "nvme" in (family.optimizer, family.parameters):
         config["aio"] = {"block_size": 1 << 20, "queue_depth": 8, "single_submit": False, "overlap_events": True}
     return config

@@ -1,4 +1,4 @@
-"""The name of the parallelism strategy: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``HSDP 2 × FSDP2 8``."""
+"""The name of the parallelism strategy: ``DeepSpeed ZeRO-3``, ``DeepSpeed ZeRO-3 × Ulysses 4``, ``FSDP2 4 × TP 2``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def describe_strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Modu
     """The name with sizes; empty if each process trains its own model. ``stage``: that of the ZeRO engine."""
     if stage is not None:
         is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
-        return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
+        name = "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
+        sharing = _ulysses_ranks()
+        return f"{name} × Ulysses {sharing}" if sharing > 1 else name
     of_megatron = _megatron_strategy(root, wrappers)
     if of_megatron:
         return of_megatron
@@ -100,12 +102,17 @@ def _megatron_config(root: nn.Module, wrappers: list[nn.Module]) -> Any:
 
 
 def _parallel_size(state: Any, function: str) -> int:
-    """The result of one of Megatron-Core's functions; 1 if it doesn't exist or its group isn't initialised."""
+    """The result of a function of Megatron-Core or DeepSpeed; 1 if it doesn't exist or has no group yet."""
     try:
         found = getattr(state, function)()
     except (AttributeError, AssertionError):
         return 1
     return found if isinstance(found, int) else 1
+
+
+def _ulysses_ranks() -> int:
+    """Ranks that share each sequence under DeepSpeed."""
+    return _parallel_size(sys.modules.get("deepspeed.utils.groups"), "_get_sequence_parallel_world_size")
 
 
 def _mesh_sizes(root: nn.Module) -> dict[str, int]:

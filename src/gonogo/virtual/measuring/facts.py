@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections import Counter
 from typing import Any
 
 import torch
+from accelerate.utils import dataclasses as accelerate_settings
 from transformers import modeling_utils
+from transformers.integrations import deepspeed as hf_deepspeed
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
@@ -26,6 +29,7 @@ from gonogo.virtual.unsupported import UnsupportedOperator
 MAX_BATCHED_TOKENS = 4096
 """TRL's ``max_num_batched_tokens`` for an engine colocated with the trainer (trl/generation/vllm_generation.py)."""
 _TENSOR_PARALLEL_SIZES = (1, 2, 4, 8)
+_SEQUENCE_PARALLEL_SIZES = (2, 4, 8)
 
 _LAYER_PATTERN = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
@@ -59,8 +63,25 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
         beside_parameters=0 if given.beside is None else _count_parameters(given.beside),
         positions=stated_positions(found.config) or 0,
         computes_positions=computes_positions(found.config),
+        ulysses_sizes=_ulysses_sizes(text),
         first_rank_reads=first_rank_alone_reads(modeling_utils),
     )
+
+
+def _ulysses_sizes(text_config: Any) -> tuple[int, ...]:
+    """Numbers of ranks that Ulysses can split attention heads over, by the rules of DeepSpeed's UlyssesSPAttentionHF.
+
+    Trainer, accelerate and DeepSpeed each have to know about it.
+    """
+    heads, shared = (getattr(text_config, f"num_{kind}_heads", None) for kind in ("attention", "key_value"))
+    known = (
+        hasattr(hf_deepspeed, "deepspeed_sp_compute_loss")
+        and hasattr(accelerate_settings, "DeepSpeedSequenceParallelConfig")
+        and importlib.util.find_spec("deepspeed.runtime.sequence_parallel") is not None
+    )
+    if not known or not isinstance(heads, int) or not isinstance(shared, int):
+        return ()
+    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if heads % n == 0 and (shared % n == 0 or n % shared == 0))
 
 
 def _adapt_to_task(located_model: LocatedModel, task: str) -> LocatedModel:

@@ -92,6 +92,8 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """The longest sequence for which the config states positions; 0 if it states none."""
     computes_positions: bool = True
     """Whether longer sequences run nevertheless, as with rotary positions."""
+    ulysses_sizes: tuple[int, ...] = ()
+    """Over how many ranks DeepSpeed's Ulysses can split a sequence of this model; empty if a release is too old."""
     first_rank_reads: bool = True
     """Under FSDP, whether this release of transformers reads the weights on a node's first rank only."""
 

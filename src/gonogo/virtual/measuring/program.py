@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+import torch
+
 from gonogo.virtual.measuring.tuning import freeze_untuned, quantize_to_4bit
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
@@ -21,7 +23,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--deepspeed")
-    how.add_argument("--arguments", help="a JSON file: TrainingArguments, and variables of the environment")
+    how.add_argument("--arguments", help="a JSON file of TrainingArguments")
+    parser.add_argument("--environment", default="{}", help="variables as JSON")
     parser.add_argument("--seq-len", type=int, required=True)
     parser.add_argument("--micro-batch", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
@@ -46,7 +49,7 @@ def main(arguments: list[str]) -> None:
     """Create the model and its batch, and train for the requested steps."""
     given = parse(arguments)
     of_file = _read_json(given.arguments) if given.arguments else {}
-    os.environ.update(of_file.get("environment", {}))
+    os.environ.update(json.loads(given.environment))
     options = ProgramOptions(
         model=given.model,
         deepspeed=given.deepspeed,
@@ -54,11 +57,13 @@ def main(arguments: list[str]) -> None:
         micro_batch=given.micro_batch,
         steps=given.steps,
         gradient_checkpointing=given.gradient_checkpointing,
-        arguments=of_file.get("arguments", {}),
+        arguments=of_file,
     )
     found = read_model(options.model)
     found.config._attn_implementation = given.attention
     batch = build_batch(found, options.seq_len, options.micro_batch)
+    if "PARALLELISM_CONFIG_SP_SIZE" in os.environ:  # which DeepSpeed's Ulysses reads from each batch
+        batch["position_ids"] = torch.arange(options.seq_len).expand(options.micro_batch, -1).contiguous()
     settings = training_arguments(options)
     model: Any = quantize_to_4bit(found, settings) if given.tune == "qlora" else make_model(found, settings)
     model = freeze_untuned(model, given.tune, given.lora_rank)

@@ -12,7 +12,7 @@ from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, SWIFT_FSDP_CONFIG, to_command_line_options
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.strategy import fsdp_config, fsdp_environment, parallelism_config
+from gonogo.trials.plan.strategy import fsdp_config, launch_environment, parallelism_config
 from gonogo.virtual.measuring.jobs import ModelFacts
 
 _SWIFT_TUNER_TYPES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
@@ -32,15 +32,15 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
     """(name: text) of each file. ``arguments``: transformers' TrainingArguments."""
     program = [*_training_command(request), *to_command_line_options(arguments)]
     fsdp = choice.strategy.family.fsdp
-    exports = _fsdp_exports(choice, request)
+    exports = _exports(choice, request)
     of_deepspeed = {
         **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
-        "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program),
+        "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program, exports),
     }
     return {
         **({} if fsdp else of_deepspeed),
         "launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program, exports),
-        "accelerate.yaml": _accelerate_fsdp_yaml(choice, request) if fsdp else accelerate_yaml(request),
+        "accelerate.yaml": accelerate_yaml(request, choice),
         "launch_accelerate.sh": launch_script(
             choice,
             request,
@@ -172,16 +172,20 @@ def accelerate_node_options(request: PlanRequest) -> list[str]:
     return ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "$MASTER_PORT"]
 
 
-def accelerate_yaml(request: PlanRequest) -> str:
-    """The YAML config of accelerate."""
+def accelerate_yaml(request: PlanRequest, choice: Choice | None = None) -> str:
+    """The YAML config of accelerate. ``choice``: its FSDP and mesh; without it, DeepSpeed."""
     machine = request.machine
+    mesh = parallelism_config(choice.strategy, request.world_size) if choice is not None else {}
     return "\n".join(
         [
             "compute_environment: LOCAL_MACHINE",
-            "distributed_type: DEEPSPEED",
-            "deepspeed_config:",
-            f"  deepspeed_config_file: {CONFIG}",
-            *(["  deepspeed_multinode_launcher: standard"] if machine.nodes > 1 else []),
+            *(
+                _accelerate_fsdp_lines(choice, request)
+                if choice is not None and choice.strategy.family.fsdp
+                else _accelerate_deepspeed_lines(request)
+            ),
+            *(["parallelism_config:"] if mesh else []),
+            *(f"  parallelism_config_{name}: {value}" for name, value in mesh.items()),
             f"num_machines: {machine.nodes}",
             f"num_processes: {request.world_size}",
             "machine_rank: 0",
@@ -191,35 +195,25 @@ def accelerate_yaml(request: PlanRequest) -> str:
     )
 
 
-def _accelerate_fsdp_yaml(choice: Choice, request: PlanRequest) -> str:
-    """The YAML config of accelerate for FSDP2, which says the same as the TrainingArguments."""
+def _accelerate_deepspeed_lines(request: PlanRequest) -> list[str]:
+    standard = ["  deepspeed_multinode_launcher: standard"] if request.machine.nodes > 1 else []
+    return ["distributed_type: DEEPSPEED", "deepspeed_config:", f"  deepspeed_config_file: {CONFIG}", *standard]
+
+
+def _accelerate_fsdp_lines(choice: Choice, request: PlanRequest) -> list[str]:
+    """FSDP2's settings, which say the same as the TrainingArguments."""
     config = fsdp_config(choice.strategy)
     settings = {f"fsdp_{name}": value for name, value in config.items() if name != "cpu_offload"}
     settings["fsdp_offload_params"] = config["cpu_offload"]
-    sizes = parallelism_config(choice.strategy, request.world_size)
-    return "\n".join(
-        [
-            "compute_environment: LOCAL_MACHINE",
-            "distributed_type: FSDP",
-            "fsdp_config:",
-            *(f"  {name}: {json.dumps(value).strip(chr(34))}" for name, value in settings.items()),
-            *(["parallelism_config:"] if sizes else []),
-            *(f"  parallelism_config_{name}: {size}" for name, size in sizes.items()),
-            f"mixed_precision: {request.dtype}",
-            f"num_machines: {request.machine.nodes}",
-            f"num_processes: {request.world_size}",
-            "machine_rank: 0",
-            "main_training_function: main",
-            "",
-        ]
-    )
+    lines = [f"  {name}: {json.dumps(value).strip(chr(34))}" for name, value in settings.items()]
+    return ["distributed_type: FSDP", f"mixed_precision: {request.dtype}", "fsdp_config:", *lines]
 
 
-def _fsdp_exports(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
+def _exports(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
     """What ``accelerate launch`` would export, for the other launchers."""
-    if not choice.strategy.family.fsdp:
+    exported = launch_environment(choice.strategy, request.world_size)
+    if not exported:
         return ()
-    exported = fsdp_environment(choice.strategy, request.world_size)
     return ("export " + " ".join(f"{name}={value}" for name, value in exported.items()),)
 
 
