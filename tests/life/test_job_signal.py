@@ -105,6 +105,59 @@ def test_what_the_loop_really_does(how: str, tmp_path: Path) -> None:
     assert (tmp_path / "ck.pt").exists() is SAVES[how]
 
 
+_ALSO_USR1 = "--signals-to-handle=SIGTERM,SIGUSR1"
+SLOWLY = """
+import runpy, time, torch
+step = torch.optim.AdamW.step
+def slowly(*given):
+    print('step', flush=True); time.sleep(0.1); return step(*given)
+torch.optim.AdamW.step = slowly
+runpy.run_path('signalled.py', run_name='__main__')
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "sent", "saves"), [("--no-python", signal.SIGUSR1, False), (_ALSO_USR1, signal.SIGUSR1, True)]
+)
+def test_what_torchrun_really_passes_on(option: str, sent: signal.Signals, saves: bool, tmp_path: Path) -> None:
+    """The scheduler's signal goes to torchrun: without a handler it ends, and its program hears nothing of it."""
+    write_project(tmp_path)
+    (tmp_path / "slowly.py").write_text(SLOWLY, encoding="utf-8")
+    program = [sys.executable, "slowly.py"] if option == "--no-python" else ["slowly.py"]
+    command = [sys.executable, "-m", "torch.distributed.run", option, "--nproc_per_node=1", *program, "flag"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        run.stdout.readline()
+        children = subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True, text=True).stdout.split()
+        run.send_signal(sent)
+        run.wait(timeout=60)
+        saved = (tmp_path / "ck.pt").exists()
+        for child in children if not saved else ():  # as Slurm does at the step's end
+            os.kill(int(child), signal.SIGKILL)
+    assert saved is saves
+    assert (run.returncode == -sent) is not saves
+
+
+@pytest.mark.very_slow
+@pytest.mark.parametrize(("option", "seconds", "saves"), [("", 60, False), (_ALSO_USR1, 60, True)])
+def test_what_is_said_under_torchrun(
+    option: str, seconds: int, saves: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    command = ["torchrun", *([option] if option else []), "--nproc_per_node=1", "signalled.py", "flag"]
+    record, report = rehearse_and_report(
+        RehearsalRequest(command, gpus="1xH100-80G", as_installed=True, life=STAGES, signal=f"USR1@{seconds}")
+    )
+    assert (HAZARD in {one.hazard for one in report.findings}) is not saves
+    assert report.verdict is (Verdict.GO if saves else Verdict.NO_GO)
+    told = signalled_save(record.first_life or record)
+    assert told is not None
+    assert told.seconds == 30
+
+
 @pytest.mark.very_slow
 @pytest.mark.parametrize("how", SAVES)
 def test_what_is_said_of_the_loop(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
 from gonogo.evidence.paths import read_bytes
-from gonogo.evidence.rehearsal.lives import RESULT_STAGES, JobSignal
+from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.divergence import Divergence
@@ -41,7 +41,7 @@ from gonogo.prepare.provided_files import (
     prepared_files,
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
-from gonogo.rehearse.job_signal import parse_job_signal, signal_of_job
+from gonogo.rehearse.job_signal import signal_of_request
 from gonogo.rehearse.launch.build_tools import with_build_tools
 from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherNotInstalled
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
@@ -140,18 +140,10 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     record.saves_wanted = request.saves
     saved = record.first_life or record
     saved.disk_bytes, saved.write_bytes_per_second = parse_disk(request.disk)
-    saved.signal = _signal_of(request)
     for rank_record in (*record.ranks, *(record.first_life.ranks if record.first_life is not None else ())):
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
     return record
-
-
-def _signal_of(request: RehearsalRequest) -> JobSignal | None:
-    """The signal that the run's first life gets, of a request whose save isn't killed by itself."""
-    if not request.life or request.kill_between_writes or request.saves > 1:
-        return None
-    return parse_job_signal(request.signal) or signal_of_job(request.command)
 
 
 def _run_lives(
@@ -379,6 +371,8 @@ def _run_rehearsal(
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.redact_record(record)
     record.life_part, record.first_life = life_pass.part, life_pass.first
+    if life_pass.part == "first":
+        record.signal = signal_of_request(request, resolved.launch.processes[0].signals)
     _apply_limits(record, request, gpus_assumed)
     if request.keep is not None:
         with raise_if_disk_full(scratch):
@@ -449,6 +443,7 @@ class _RankRuns:
             made.mkdir()
         logs = self.confinement.scratch / "logs"
         logs.mkdir(exist_ok=True)
+        sent = signal_of_request(request, process.signals) if self.life.part == "first" else None
         plan = WorkerPlan(
             program_kind=launch.program_kind,
             program=launch.program,
@@ -471,7 +466,8 @@ class _RankRuns:
             required_python=python_specifier(Path(launch.cwd), request.environment),
             life=self.life.part,
             saves=self.request.saves,
-            signal=sent.number if self.life.part == "first" and (sent := _signal_of(request)) is not None else 0,
+            signal=sent.number if sent is not None else 0,
+            signal_reaches=sent is None or sent.reaches_program,
             written_folders=self.life.written_folders,
             prepared=str(find_prepared_folder(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",

@@ -146,10 +146,26 @@ class JobSignal(msgspec.Struct, frozen=True):
     number: int
     seconds: int
     """How long before the end."""
+    launcher: str = ""
+    """The launcher that the scheduler sends it to; empty if the program gets it directly."""
+    passed: tuple[str, ...] = ()
+    """The signals that the launcher passes on."""
+    grace_seconds: int | None = None
+    """How long after passing it on the launcher kills the program; None if it doesn't."""
+
+    @property
+    def reaches_program(self) -> bool:
+        """Whether the program gets it at all."""
+        return not self.launcher or self.name in self.passed
+
+    @property
+    def seconds_left(self) -> int:
+        """How long the program lives after it."""
+        return self.seconds if self.grace_seconds is None else min(self.seconds, self.grace_seconds)
 
 
-SignalHandling = Literal["default", "ignored", "handled"]
-"""``default``: the program has no handler, and the signal ends it."""
+SignalHandling = Literal["not-passed-on", "default", "ignored", "handled"]
+"""``default``: the program has no handler, and the signal ends it; ``not-passed-on``: its launcher has none."""
 
 
 class SignalOutcome(msgspec.Struct, frozen=True):

@@ -105,9 +105,10 @@ class SignalledSave(msgspec.Struct, frozen=True):
 
     name: str
     seconds: int
-    """How long before the end."""
+    """How long the program lives after it."""
     handling: str
-    """``default``: it has no handler, and the signal ends it; ``ignored``; ``handled``."""
+    """``not-passed-on``: it ends the launcher, which doesn't pass it on; ``default``: the program has no handler, and
+    the signal ends it; ``ignored``; ``handled``."""
     step: int
     """Optimizer steps before it."""
     saved_at: int | None

@@ -73,6 +73,15 @@ class LaunchMachine(msgspec.Struct, frozen=True):
         return len(seen)
 
 
+class PassedSignals(msgspec.Struct, frozen=True):
+    """Which signals a launcher passes on to the processes that it starts; any other one ends the launcher alone."""
+
+    launcher: str
+    names: tuple[str, ...]
+    seconds: int
+    """How long after one of them it kills the processes that are still there."""
+
+
 class LaunchedProcess(msgspec.Struct, frozen=True):
     """One process that a launcher starts: its rank, its arguments, and how its environment differs."""
 
@@ -86,6 +95,8 @@ class LaunchedProcess(msgspec.Struct, frozen=True):
     """Variables that the launcher sets or changes."""
     removed: tuple[str, ...] = ()
     """Variables that the launcher removes."""
+    signals: PassedSignals | None = None
+    """None if no launcher stays between a scheduler and the process."""
 
 
 class ResolvedLaunch(msgspec.Struct, frozen=True):

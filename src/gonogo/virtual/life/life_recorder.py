@@ -67,14 +67,14 @@ def recording_components(recorder: LifeRecorder) -> ComponentFactories:
 class LifeRecorder:
     """Records the state that a run saves or resumes from, its batches and its random states."""
 
-    def __init__(self, part: LifePart, saves: int = 1, signal_number: int = 0) -> None:
+    def __init__(self, part: LifePart, saves: int = 1, signal_number: int = 0, signal_reaches: bool = True) -> None:
         self.record = RankRunState(part, began=time.time())
         self._is_first, self._is_afterwards = part == "first", part in RESULT_STAGES
         self.collectives_done: Callable[[], tuple[int, int]] = lambda: (0, 0)
         """How many collectives of all ranks this one has completed, and how many other communications since."""
         self._saved_since_step = False
         self._saves = saves
-        self._signal_number = signal_number
+        self._signal_number, self._signal_reaches = signal_number, signal_reaches
         self._pauses = 0
         """How often time was given to what a signal's handler has started."""
         self._written_since_save: dict[str, None] = {}
@@ -199,12 +199,14 @@ class LifeRecorder:
         """Have the program get the job's signal; without a handler, it ends here."""
         handler = signal.getsignal(self._signal_number)
         handling: SignalHandling = "handled"
-        if handler is signal.SIG_IGN:
+        if not self._signal_reaches:
+            handling = "not-passed-on"
+        elif handler is signal.SIG_IGN:
             handling = "ignored"
         elif handler in (signal.SIG_DFL, None) or handler is self._own_handler:  # gonogo's, of SIGTERM
             handling = "default"
         self.record.signal = SignalOutcome(handling, self._life.step + 1)
-        if handling == "default":
+        if handling in ("default", "not-passed-on"):
             self.record.killed = True
             raise RehearsalComplete
         if handling == "handled":

@@ -94,6 +94,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """How many saves the first life makes before it is killed."""
     signal: int = 0
     """The signal that the first life gets after its steps; 0 for none."""
+    signal_reaches: bool = True
+    """Whether the launcher passes it on."""
     written_folders: tuple[str, ...] = ()
     """Folders to which the run itself has written before: weights that are missing there have not been saved."""
     exchange: ExchangeAddress | None = None

@@ -123,7 +123,7 @@ class Session:
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
-        self.of_life = LifeRecorder(plan.life, plan.saves, plan.signal) if plan.life else None
+        self.of_life = LifeRecorder(plan.life, plan.saves, plan.signal, plan.signal_reaches) if plan.life else None
         parts = self._parts = self._select_components()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)

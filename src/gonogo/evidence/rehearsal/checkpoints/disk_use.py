@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.lives.life_report import DiskNeed, SaveOnDisk, SignalledSave
 
 WRITE_BYTES_PER_SECOND = 1e9
-_HANDLINGS = ("default", "ignored", "handled")
+_HANDLINGS = ("not-passed-on", "default", "ignored", "handled")
 _MOST = 0.5
 """A save that has less of its bytes left doesn't count as kept: small files that all saves write may be its own."""
 _Present = dict[str, tuple[int, int]]
@@ -56,7 +56,7 @@ def signalled_save(first: RehearsalRecord) -> SignalledSave | None:
     saves = saves_on_disk(first)
     rate = first.write_bytes_per_second or WRITE_BYTES_PER_SECOND
     return SignalledSave(
-        first.signal.name, first.signal.seconds, worst.handling, worst.step, saved_at,
+        first.signal.name, first.signal.seconds_left, worst.handling, worst.step, saved_at,
         None if saved_at is None or not saves else saves[-1].nbytes / rate,
     )  # fmt: skip
 

@@ -139,6 +139,7 @@ def _start_by_command(
                 world_size=own.world_size,
                 local_world_size=own.local_world_size,
                 node=own.node,
+                signals=own.signals,
             )
             for own in across.processes
         ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from gonogo.evidence.launch.command_words import is_python, python_command, shorten_command
 from gonogo.evidence.paths import open_for_reading
-from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
+from gonogo.rehearse.launch.launch import LaunchedProcess, PassedSignals, ProgramKind
 from gonogo.rehearse.launch.launchers import LauncherError, StartedProgram
 
 
@@ -24,6 +24,7 @@ class CapturedProcess:
     world_size: int
     local_world_size: int
     node: int
+    signals: PassedSignals | None = None
 
 
 def to_started_program(
@@ -53,6 +54,7 @@ def to_started_program(
                 arguments=arguments,
                 environment=dict(sorted(changed.items())),
                 removed=tuple(sorted(name for name in base if name not in spawn.environment)),
+                signals=spawn.signals,
             )
         )
     return StartedProgram(kind, program, nodes, tuple(processes), notes)

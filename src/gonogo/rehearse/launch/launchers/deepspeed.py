@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
-from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launch import LaunchMachine, PassedSignals
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, package_folders
 from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 
@@ -209,6 +209,7 @@ def _capture_node_processes(
                 world_size=world_size,
                 local_world_size=local_size,
                 node=node,
+                signals=PassedSignals("deepspeed", (), 0),  # on one node its runner has no handlers at all
             )
         )
         return _FakeProcess()

@@ -8,10 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
-from gonogo.rehearse.launch.launch import LaunchMachine
+from gonogo.rehearse.launch.launch import LaunchMachine, PassedSignals
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram
 from gonogo.rehearse.launch.launchers.captured_processes import CapturedProcess, to_started_program
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
+
+_SIGNALS_VARIABLE = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_SHUTDOWN_SECONDS = 30
+"""What a torch without ``--shutdown-timeout`` takes."""
 
 
 class Torchrun(Launcher):
@@ -71,6 +76,7 @@ def torchrun_processes(
     visible = inherited.get(surroundings.visible_devices_variable)
     devices = visible.split(",") if visible else [str(index) for index in range(per_node)]
     address, port = ("localhost", "29500") if own_rendezvous else _master_address_and_port(run_arguments)
+    signals = _passed_signals(config)
     spawns = []
     for rank in range(nodes * per_node):
         node, local_rank = divmod(rank, per_node)
@@ -91,9 +97,24 @@ def torchrun_processes(
                 world_size=nodes * per_node,
                 local_world_size=per_node,
                 node=node,
+                signals=signals,
             )
         )
     return to_started_program(spawns, base, nodes, notes)
+
+
+def _passed_signals(config: Any) -> PassedSignals:
+    """The signals for which torchrun has handlers, which end its processes with the same signal, and then by force.
+
+    Its processes have sessions of their own: another signal reaches none of them. (PContext.start, _close)
+    """
+    names = str(getattr(config, "signals_to_handle", None) or os.environ.get(_SIGNALS_VARIABLE) or _SIGNALS)
+    seconds = getattr(config, "shutdown_timeout", None)
+    return PassedSignals(
+        "torchrun",
+        tuple(name.strip() for name in names.split(",")),
+        _SHUTDOWN_SECONDS if seconds is None else int(seconds),
+    )
 
 
 def _node_count(min_nodes: int, max_nodes: int, requested_nodes: int | None) -> int:
@@ -119,7 +140,7 @@ def _rank_variables(config: Any, rank: int, node: int, local_rank: int, nodes: i
     world = nodes * per_node
     signals = getattr(config, "signals_to_handle", None)
     return {
-        **({"TORCHELASTIC_SIGNALS_TO_HANDLE": str(signals)} if signals else {}),
+        **({_SIGNALS_VARIABLE: str(signals)} if signals else {}),
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
         "GROUP_RANK": str(node),
