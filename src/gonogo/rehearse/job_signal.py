@@ -6,9 +6,6 @@ import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from gonogo.evidence.launch.launchers.slurm import sbatch_directives
 from gonogo.evidence.paths import is_file
@@ -16,10 +13,6 @@ from gonogo.evidence.rehearsal.lives import JobSignal
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
-
-if TYPE_CHECKING:
-    from gonogo.rehearse.launch.launch import PassedSignals
-    from gonogo.rehearse.request import RehearsalRequest
 
 _SLURM_SECONDS = 60
 """What Slurm takes without ``@SECONDS``."""
@@ -39,16 +32,6 @@ def parse_job_signal(given: str | None) -> JobSignal | None:
             )
         )
     return found
-
-
-def signal_of_request(request: RehearsalRequest, passed: PassedSignals | None) -> JobSignal | None:
-    """The signal that a run's first life gets through its launcher, of a request whose save isn't killed by itself."""
-    if not request.life or request.kill_between_writes or request.saves > 1:
-        return None
-    sent = parse_job_signal(request.signal) or signal_of_job(request.command)
-    if sent is None or passed is None:
-        return sent
-    return replace(sent, launcher=passed.launcher, passed=passed.names, grace_seconds=passed.seconds)
 
 
 def signal_of_job(command: Sequence[str]) -> JobSignal | None:

@@ -41,7 +41,6 @@ from gonogo.prepare.provided_files import (
     prepared_files,
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
-from gonogo.rehearse.job_signal import signal_of_request
 from gonogo.rehearse.launch.build_tools import with_build_tools
 from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherNotInstalled
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
@@ -70,6 +69,7 @@ from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, check_encodable, in_prepared_environment
 from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
 from gonogo.rehearse.resumed_launch import give_name, missing_checkpoint
+from gonogo.rehearse.sent_signal import signal_of_request
 from gonogo.rehearse.shell.devices import install_smi_program
 from gonogo.rehearse.started_command import resolve_started_command
 from gonogo.rehearse.variables import ProgramVariables
