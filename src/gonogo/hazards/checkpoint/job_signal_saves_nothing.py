@@ -19,7 +19,7 @@ class JobSignalSavesNothing(Hazard):
         elif told.saved_at is not None:
             certain = first.write_bytes_per_second is not None
             by_launcher = told.seconds < sent.seconds
-            cause = self.texts["killed_by_launcher" if by_launcher else "too_slow"]
+            cause = self.texts["killed_by_launcher"] if by_launcher else self.texts["too_slow"]
             cure = self.cures[int(by_launcher)]
         yield self.finding(
             cause.format(
