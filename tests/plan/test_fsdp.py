@@ -94,6 +94,8 @@ def test_ulysses_divides_the_work_and_computes_the_loss(tmp_path: Path, monkeypa
     assert flops[1:] == [pytest.approx(flops[0] / 2, rel=0.01), pytest.approx(flops[0] / 4, rel=0.01)]
     keys = [{key for part in answer.work for key in part.collectives} for answer in found]
     assert not any(key.startswith("alltoall") for key in keys[0])
-    assert "alltoall_base_ of 4 across nodes" in keys[2]
-    # The loss's fp32 logits are the largest tensors here, and are divided as well.
-    assert found[2].peaks["backward"].allocated < 0.35 * found[0].peaks["backward"].allocated
+    assert [key for key in keys[2] if "alltoall" in key] == ["alltoall_base_ of 4 across nodes"]
+    # The loss's temporary fp32 tensors are divided as well.
+    temporary = [answer.peaks["backward"].by_category["temporary"] for answer in found]
+    assert temporary[1] < 0.6 * temporary[0]
+    assert temporary[2] < 0.3 * temporary[0]

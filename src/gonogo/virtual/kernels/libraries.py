@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,13 @@ def install(
     assume: Assume,
     compute_capability: tuple[int, int],
     count_flops: Computed,
+    counting_in_place: Callable[[], AbstractContextManager[object]],
     missing_modules: Collection[str] = (),
 ) -> Callable[[], None]:
     """Install stand-ins of all kernel libraries; returns the undo. ``namespaces``: the dispatch mode's handlers.
 
-    ``count_flops`` is called with the work of each kernel; ``missing_modules``: packages that the run certainly
+    ``count_flops`` is called with the work of each kernel; ``counting_in_place`` is the context in which operators are
+    counted instead of the custom operator that runs them; ``missing_modules``: packages that the run certainly
     lacks.
     """
     patches = Patches()
@@ -72,17 +75,23 @@ def install(
         sys.path.append(_XFORMERS_PATH)
         patches.on_undo(lambda: sys.path.remove(_XFORMERS_PATH))
     for namespace in _PYTHON_OPERATOR_NAMESPACES:
-        patches.set_item(namespaces, namespace, _run_in_python)
+        patches.set_item(namespaces, namespace, functools.partial(_run_in_python, counting_in_place))
     if not installed:
         sys.path.append(_STAND_INS_PATH)
         patches.on_undo(lambda: sys.path.remove(_STAND_INS_PATH))
     return patches.undo
 
 
-def _run_in_python(mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _run_in_python(
+    counting_in_place: Callable[[], AbstractContextManager[object]],
+    mode: Any,
+    func: Any,
+    args: Any,
+    kwargs: dict[str, Any],
+) -> Any:
     """Run a custom operator through its Python function, whose compiled part is replaced by a stand-in."""
     function = private.custom_operator(func._schema.name)
     if function is None:
         return mode.run(mode.operator(func), args, kwargs)
-    with mode:
+    with mode, counting_in_place():
         return function(*args, **kwargs)

@@ -150,6 +150,7 @@ def _install_libraries(plan: WorkerPlan, assume: Assume) -> Callable[[], None]:
         assume,
         plan.accelerator.compute_capability,
         work.count_kernel,
+        work.counting_in_place,
         _absent_packages(plan),
     )
 

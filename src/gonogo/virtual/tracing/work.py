@@ -60,6 +60,15 @@ def counting_work() -> contextlib.AbstractContextManager[object]:
     return _watched[0] if _watched else contextlib.nullcontext()
 
 
+def counting_in_place() -> contextlib.AbstractContextManager[object]:
+    """Context for what a custom operator's Python function runs: it is counted instead of the operator."""
+    mode = _watched[0] if _watched else None
+    if mode is None or not mode.replaced:
+        return contextlib.nullcontext()
+    mode.replaced[-1] = True
+    return mode
+
+
 def count_kernel(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
     """Count a kernel of a stand-in, which runs no PyTorch operator. See ``kernels.flops.Computed``."""
     for mode in _watched:
@@ -81,6 +90,8 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._life = lifecycle
         self._speed = speed
         self._by_phase: dict[tuple[int, str], _PhaseCounters] = defaultdict(_PhaseCounters)
+        self.replaced: list[bool] = []
+        """For each operator that runs now, from the outermost, whether others are counted in its place."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -122,8 +133,12 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run the operator, and count it."""
         if types and private.has_foreign_dispatch(tuple(types)):
             return NotImplemented  # a DTensor's: its operators arrive here again, on local tensors
-        out = func(*args, **(kwargs or {}))
-        if func.is_view or func.namespace == "prim":
+        self.replaced.append(False)
+        try:
+            out = func(*args, **(kwargs or {}))
+        finally:
+            replaced = self.replaced.pop()
+        if replaced or func.is_view or func.namespace == "prim":
             return out
         work = self._by_phase[self._life.step, self._life.phase]
         if func.namespace == "c10d":
