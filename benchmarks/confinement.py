@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gonogo.confinement.confinement import CONFINEMENT_VARIABLE, Confinement
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 _PROGRAM = ["/bin/true"]
 Seconds = tuple[float, float]

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.finding import Report, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, Verdict
 from gonogo.finding.rehearsal import NodeMemory, Rehearsal
 from gonogo.rehearse.baseline import BaselineReport, compare_with_baseline, read_baseline
 

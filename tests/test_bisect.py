@@ -13,8 +13,7 @@ import samples
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, UserError, Verdict
 from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest

@@ -19,8 +19,7 @@ import samples
 from gonogo._version import __version__
 from gonogo.cli.app import main
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError
 from gonogo.rehearse.request import RehearsalRequest
 
 Rehearse = Callable[..., RehearsalRecord]

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, UserError, Verdict
 from gonogo.finding.rehearsal import Assumption, downsample_timeline
 from gonogo.rehearse.baseline import compare_files, compare_with_baseline, read_baseline
 from gonogo.report import FORMATS, render

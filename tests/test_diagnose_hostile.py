@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from log_cases import log_cases
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.finding import Report, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, Verdict
 from gonogo.report import FORMATS, render
 
 TRACEBACK = (

@@ -13,8 +13,7 @@ import pytest
 
 from gonogo.check.fixes import apply_edits_to, apply_plan, diff_of_plan, plan_fixes, unified_diff, with_diffs
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text, UserError
 
 SAFE, UNSAFE, MANUAL = Applicability.SAFE, Applicability.UNSAFE, Applicability.MANUAL
 

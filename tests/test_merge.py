@@ -14,8 +14,7 @@ from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import failure_places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RehearsalRecord
-from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, UserError, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 
 TRAIN = """\

@@ -13,7 +13,7 @@ import pytest
 
 from gonogo.check.findings import check
 from gonogo.evidence.notebook import notebook_to_python
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.launch.queued import with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from gonogo.cli.explain import find_hazard
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.build_cache import toml_values
 from gonogo.hazards.index import all_hazards

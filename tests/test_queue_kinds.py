@@ -20,7 +20,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, shell_code_of, unfill
 from gonogo.evidence.launch.manifest import parse_workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.launch.queued import machine_requested_by, with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 

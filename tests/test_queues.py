@@ -17,8 +17,7 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.launch.manifest import Workload, is_manifest, parse_workloads
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Certainty
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, UserError
 from gonogo.rehearse.launch.queued import with_job_from_file
 from gonogo.rehearse.request import RehearsalRequest
 

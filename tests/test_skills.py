@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.cli.skills import install_skill, skill_text
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 TRAIN = """\
 import torch

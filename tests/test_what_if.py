@@ -10,8 +10,7 @@ import pytest
 import samples
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Report, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest

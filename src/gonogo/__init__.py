@@ -7,8 +7,19 @@ from gonogo._version import __version__
 TYPE_CHECKING = False  # like typing.TYPE_CHECKING, without importing typing at the start of every guarded process
 if TYPE_CHECKING:
     from gonogo.api import check_files, diagnose_logs, rehearse_command
-    from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
-    from gonogo.finding.errors import UserError
+    from gonogo.finding import (
+        Applicability,
+        Certainty,
+        Finding,
+        Fix,
+        Report,
+        Severity,
+        Skipped,
+        Span,
+        Text,
+        UserError,
+        Verdict,
+    )
     from gonogo.guard.device_guard import DeviceGuard
     from gonogo.guard.rank.callback import GonogoCallback
     from gonogo.guard.rank.comparing import compare_ranks
@@ -42,7 +53,7 @@ _LAZY_EXPORTS = {
     "DeviceGuard": "gonogo.guard.device_guard",
     "GonogoCallback": "gonogo.guard.rank.callback",
     "MixedDevicesError": "gonogo.guard.tensors.devices",
-    "UserError": "gonogo.finding.errors",
+    "UserError": "gonogo.finding",
     "check_devices": "gonogo.guard.tensors.devices",
     "check_files": "gonogo.api",
     "compare_ranks": "gonogo.guard.rank.comparing",

@@ -11,7 +11,7 @@ _PROBE = """
 import sys, tempfile
 from pathlib import Path
 from gonogo.confinement.confinement import Confinement
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 with tempfile.TemporaryDirectory(dir=sys.argv[1]) as folder:
     try:
         with Confinement(Path(folder)).world():

@@ -23,7 +23,7 @@ from gonogo.confinement.confinement import CONFINEMENT_VARIABLE, Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted, write_shared
 from gonogo.confinement.world import LAYER_LIMIT_VARIABLE, World
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 Needs = Callable[[str, str], None]
 MEANS = ("namespaces", "landlock", "none")
@@ -534,7 +534,7 @@ _NESTED = """
 import os, subprocess, sys, tempfile
 from pathlib import Path
 from gonogo.confinement.confinement import Confinement
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 os.environ.pop("GONOGO_CONFINEMENT", None)
 scratch = Path(tempfile.mkdtemp(dir=sys.argv[1]))
 try:

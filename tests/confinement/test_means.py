@@ -22,7 +22,7 @@ import ctypes, fcntl, json, os, struct, subprocess, sys, tempfile, threading, ti
 from pathlib import Path
 from gonogo.confinement import confinement as module
 from gonogo.confinement.inside import kernel, seccomp
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 
 def allow_to(name):  # new user namespaces, as a profile of AppArmor allows them to one program

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gonogo.confinement.placeholders import without_secrets
 from gonogo.confinement.variables import check_named, program_environment
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 HF = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH"
 JWT = (

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from made_up import Rehearsals, error, project
 
-from gonogo.finding import Applicability, Edit, Finding, Fix, Report, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Edit, Finding, Fix, Report, Text, UserError, Verdict
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
 from gonogo.trials.cure.apply import apply_cure, write_patch

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator, parse_machine
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 GIB = 1 << 30
 

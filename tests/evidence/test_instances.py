@@ -6,7 +6,7 @@ import pytest
 
 from gonogo.evidence.environment.hardware import find_accelerator, parse_machine
 from gonogo.evidence.environment.instances import all_instance_types, parse_instance_type
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 GIB = 1 << 30
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.setup import MAX_FILE_BYTES, Setup, parse_deepspeed_config, read_setup
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 
 class TestVersions:

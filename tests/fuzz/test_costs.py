@@ -25,7 +25,7 @@ PROGRAM = textwrap.dedent("""
     sys.path.insert(0, sys.argv[1])
     from fuzz.cases import Case
     from fuzz.trial import FORMATS, _memory, _report, render, slowness, warmed_up
-    from gonogo.finding.errors import UserError
+    from gonogo.finding import UserError
     warmed_up()
     how, main = sys.argv[2:4]
     case = Case(0, {name.encode(): b"" for name in os.listdir()}, how, main, ())

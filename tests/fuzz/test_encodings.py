@@ -8,8 +8,7 @@ import pytest
 
 from gonogo.check.findings import check
 from gonogo.evidence.shell.parse import MAX_SCRIPT
-from gonogo.finding import Report
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError
 
 
 def checked(*paths: str, command: tuple[str, ...] = ()) -> Report:

@@ -11,7 +11,7 @@ from gonogo.check.findings import check
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.failure.message import parse_shape_sizes
 from gonogo.evidence.number import parse_whole_number
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 HUGE = "9" * 5000
 TESTS = Path(__file__).resolve().parents[1]

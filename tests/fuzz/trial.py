@@ -28,8 +28,7 @@ from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings, read_settings
 from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.config.model import read_model_config
-from gonogo.finding import Report
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError
 from gonogo.report import FORMATS, render
 
 SECONDS = 2.0

@@ -16,8 +16,7 @@ from frameworks_installed import framework
 from small_project import make_project
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import LaunchMachine

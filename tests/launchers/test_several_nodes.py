@@ -12,8 +12,7 @@ import pytest
 from confined import a_world
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine

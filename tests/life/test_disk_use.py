@@ -10,8 +10,7 @@ from cells import STAGES, write_project
 from gonogo.evidence.rehearsal.checkpoints.disk_use import disk_need, saves_on_disk
 from gonogo.evidence.rehearsal.lives import FileEvent, RankRunState, RankSave, SavePlan
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.finding import Certainty, Report, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Report, UserError, Verdict
 from gonogo.finding.lives.life_report import DiskNeed, LifeReport, SaveOnDisk
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.rehearse.answer import rehearse_and_report

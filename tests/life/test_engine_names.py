@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from engine_names import CELLS, TRUTH, NamesCell, answer, differs
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.lives import StageCommands
 from gonogo.virtual.checkpoint_programs.__main__ import _parse_adapter, _parse_options
 from gonogo.virtual.rollout.engine_checkpoint import load_engine_weights

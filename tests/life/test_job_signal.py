@@ -14,8 +14,7 @@ from test_disk_use import record_of_lives
 
 from gonogo.evidence.rehearsal.checkpoints.disk_use import signalled_save
 from gonogo.evidence.rehearsal.lives import FileEvent, JobSignal, RankRunState, RankSave, SignalOutcome
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.job_signal import parse_job_signal, signal_of_job
 from gonogo.rehearse.lives import check_save_options, parse_disk

@@ -9,7 +9,7 @@ import pytest
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import HeldState, RankRunState, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.finding.lives.life_report import Interruption
 from gonogo.finding.lives.state_names import state_text
 from gonogo.judge.rehearsal_summary import rehearsal_summary

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from plan_facts import model_in, request
 
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.trials.plan import cache
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest, check_packages

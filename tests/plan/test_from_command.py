@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from plan_facts import model_in
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.trials.plan.from_command import TrainingCommand, read_training_command
 from gonogo.trials.plan.request import PlanOptions, build_plan_request
 from gonogo.trials.plan.task.settings import TaskOptions

@@ -8,8 +8,7 @@ import pytest
 from plan_facts import model_in
 
 from gonogo.evidence.environment.hardware import MATMUL_EFFICIENCY, Machine, find_accelerator
-from gonogo.finding import Report, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, Verdict
 from gonogo.finding.text import Text
 from gonogo.finding.trials.planned import Model, Plan, StrategySummary
 from gonogo.report import FORMATS, render

@@ -9,8 +9,7 @@ import pytest
 from plan_facts import request
 from plan_meter import GIB, FakeMeter, allocated
 
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.finding.trials.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report

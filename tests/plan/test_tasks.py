@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from plan_facts import ENGINES, SEVEN_BILLION, model_in, request
 from plan_meter import FakeMeter
 
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.candidates import Candidates

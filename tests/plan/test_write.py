@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from plan_facts import SEVEN_BILLION, model_in, request
 
 from gonogo.check.findings import check
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.trials.plan.choice import estimate_by_formula
 from gonogo.trials.plan.closed_form import NO_CALIBRATION
 from gonogo.trials.plan.strategy import TUNING_METHODS, Family, Strategy, TuningMethod

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.prepared import PreparedStandIns
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.finding.remedy import Purpose
 from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.packages.full_environment import _cutoff_date

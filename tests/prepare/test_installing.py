@@ -20,8 +20,7 @@ from packaging.requirements import Requirement
 from prepare.package_index import Index, in_tree, served, sources, wheel_of_installed
 from wheels import wheel
 
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError
 from gonogo.prepare import prompts
 from gonogo.prepare.packages import build_overlay, consent, packages_for
 from gonogo.prepare.packages.building import BUILD_PACKAGES, conflicting_requirements

@@ -23,7 +23,7 @@ from gonogo.evidence.published.models import (
     similar_model_names,
     tokenizer_layout,
 )
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.folder import write_prepared_folder
 from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, png_image
 from gonogo.prepare.generated.model_folder import model_files

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_packages import wheel
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages.index import available_releases, parse_releases
 
 

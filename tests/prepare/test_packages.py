@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from wheels import wheel
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages import build_overlay, installed_version
 from gonogo.prepare.packages.requested import versions_from_file
 from gonogo.rehearse.launch.worker_environment import with_packages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.user_cache import CacheFolder, max_bytes
 
 

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from wheels import wheel
 
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages.building import BUILD_PACKAGES
 from gonogo.prepare.packages.environment_build import GONOGO_DEPENDENCIES
 from gonogo.prepare.packages.full_environment import build_full_environment

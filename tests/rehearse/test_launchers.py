@@ -14,7 +14,7 @@ import pytest
 from confined import a_world
 
 from gonogo.evidence.launch.command_words import strip_prefix
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, is_unspecified_count
 from gonogo.rehearse.launch.launchers import StartedProgram, all_launchers, find_launcher

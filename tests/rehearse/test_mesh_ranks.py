@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 from gonogo.rehearse.ranks.mesh import Mesh, mesh_ranks, parse_mesh
 

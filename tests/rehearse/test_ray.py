@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

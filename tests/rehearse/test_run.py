@@ -18,7 +18,7 @@ import pytest
 from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages import PackageOverlay
 from gonogo.rehearse.launch.worker_environment import mirror_datasets_cache
 from gonogo.rehearse.progress import RehearsalStatus

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gonogo.confinement.confinement import Confinement, detect_means
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse import resolve
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.shell import unreached

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

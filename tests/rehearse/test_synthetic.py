@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.synthetic import SyntheticOptions
 
 TEXT: dict[str, Any] = {

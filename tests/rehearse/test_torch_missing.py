@@ -10,7 +10,7 @@ import pytest
 import samples
 from packaging.version import Version
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

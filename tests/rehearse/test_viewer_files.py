@@ -19,7 +19,7 @@ from torch.cuda import _memory_viz
 from world_programs import WORLDS
 
 from gonogo.evidence.rehearsal.trace import RankTrace
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.viewers import memory_viz, trace_events
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings

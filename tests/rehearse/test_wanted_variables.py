@@ -15,8 +15,7 @@ import pytest
 
 from gonogo.confinement.variables import program_environment
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Outcome, RankRecord, RehearsalRecord
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError
 from gonogo.rehearse.launch.launch_texts import launch_source_texts
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.variables import ProgramVariables

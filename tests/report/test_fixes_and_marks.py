@@ -9,8 +9,7 @@ import samples
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from gonogo.finding import Applicability, Edit, Finding, Fix, Report, Span, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Edit, Finding, Fix, Report, Span, Text, UserError, Verdict
 from gonogo.report import FORMATS, PAGE_FORMATS, check_page_format, render
 
 EDITS = (Edit("ds.json", 4, 9, b"false", b"true\xff"),)

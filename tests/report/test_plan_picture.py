@@ -11,8 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import asdict, replace
 
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError
 from gonogo.finding.trials.planned import Model, Plan, SolutionSummary, StrategySummary, StrategyTooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture

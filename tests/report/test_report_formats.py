@@ -19,8 +19,20 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
-from gonogo.finding.errors import UserError
+from gonogo.finding import (
+    Applicability,
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Report,
+    Severity,
+    Skipped,
+    Span,
+    Text,
+    UserError,
+    Verdict,
+)
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.rehearsal import Assumption, ModuleBytes
 from gonogo.rehearse.answer import rehearsal_report

@@ -225,7 +225,7 @@ def test_models_that_are_not_here_are_said_in_one_line(folder: Path) -> None:
         folder,
         """
         import transformers
-        from gonogo.finding.errors import UserError
+        from gonogo.finding import UserError
         for name in ("Qwen/Qwen2-72B", "/data/models/Qwen2-72B", "./models/x", "empty", "broken"):
             try:
                 transformers.AutoModelForCausalLM.from_pretrained(name)

@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.finding import Applicability, Edit, Finding, Fix, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Edit, Finding, Fix, Text, UserError, translated
 from gonogo.report.atomic import write_atomically
 
 _FILE_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")

@@ -31,8 +31,7 @@ from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_file, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Skipped, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Skipped, Text, UserError, translated
 
 _LAUNCH_SIZE_VARIABLES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Environment variables from which ms-swift and LLaMA-Factory take the number of processes."""

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.paths import is_file, is_read_allowed, read_bytes, resolve_path
-from gonogo.finding import Certainty, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Text, UserError, translated
 
 KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environment")
 

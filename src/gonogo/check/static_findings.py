@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.paths import is_folder
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Finding, Skipped, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Finding, Skipped, Text, UserError, translated
 
 if TYPE_CHECKING:  # imported only when files are actually read
     from gonogo.check.findings import CheckResult

@@ -74,8 +74,7 @@ from gonogo.cli.options import (
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
 from gonogo.cli.run import run
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.language import choose_language, language_of_locale
 from gonogo.report.page import Page, should_use_colour
 

@@ -30,8 +30,7 @@ from gonogo.cli.options import (
     Yes,
     environment_option,
 )
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:

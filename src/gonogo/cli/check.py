@@ -14,9 +14,8 @@ import typer
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output, split_at_dashes
 from gonogo.evidence.paths import is_folder
-from gonogo.finding import translated
+from gonogo.finding import UserError, translated
 from gonogo.finding.call import Invocation
-from gonogo.finding.errors import UserError
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _SHELL_SYNTAX_PATTERN = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
 _UNCLOSED_QUOTE = translated(

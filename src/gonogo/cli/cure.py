@@ -36,8 +36,7 @@ from gonogo.cli.options import (
     Yes,
     typed_options,
 )
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:

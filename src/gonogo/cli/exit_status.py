@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
 """Exit statuses in addition to those of verdicts (0 GO, 1 NO-GO, 3 CANNOT-TELL)."""

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards, hazard_of, index_rows
 from gonogo.hazards.pack import HANDLERS, stages_of

@@ -10,8 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang, Output, PageFormat
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.language import choose_language
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.hazards.index import hazard_of
 from gonogo.hazards.loader import class_name
 from gonogo.hazards.pack import FOLDER, NAME_PATTERN, SHIPPED

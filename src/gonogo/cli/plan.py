@@ -14,8 +14,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import GPUS, Format, HostMemory, Lang, Open, Output, split_at_dashes
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.language import choose_language
 
 

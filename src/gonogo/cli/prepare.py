@@ -23,8 +23,7 @@ from gonogo.cli.options import (
     Yes,
     environment_option,
 )
-from gonogo.finding import Verdict, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, Verdict, translated
 from gonogo.finding.language import choose_language
 
 

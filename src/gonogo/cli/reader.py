@@ -18,8 +18,7 @@ from gonogo.diagnose.reader.claims import check_claims
 from gonogo.diagnose.reader.client import NoAnswerError
 from gonogo.diagnose.reader.model_answer import MalformedAnswerError, ModelAnswer, parse_model_answer
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Report, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, Text, UserError, translated
 from gonogo.finding.second_opinion.model_reading import ModelReading
 
 _UNUSABLE_ANSWER = translated("the model's answer can't be understood: {why}")

@@ -12,8 +12,7 @@ import typer
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Command, Format, Lang
 from gonogo.evidence.paths import is_folder
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.language import choose_language
 from gonogo.report.untrusted import print_error
 

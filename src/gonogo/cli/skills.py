@@ -10,8 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.language import choose_language
 
 _SKILL_FOLDERS = {"claude": ".claude/skills", "codex": ".codex/skills", "opencode": ".opencode/skills"}

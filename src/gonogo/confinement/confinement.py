@@ -17,8 +17,7 @@ from gonogo.confinement.secrets import secret_places
 from gonogo.confinement.syscall_listener import OnCall, SyscallListener
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 CONFINEMENT_VARIABLE = "GONOGO_CONFINEMENT"
 """Environment variable that names the only means to try."""

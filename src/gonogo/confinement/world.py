@@ -25,8 +25,7 @@ from types import TracebackType
 from typing import Literal
 
 from gonogo.confinement.trees import copy_tree, disk_usage
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 Means = Literal["namespaces", "landlock", "none"]
 """How a world is confined: by namespaces and overlayfs, by Landlock and seccomp, or not at all."""

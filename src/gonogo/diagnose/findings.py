@@ -23,8 +23,18 @@ from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import find_log_sources
 from gonogo.evidence.setup import Setup, parse_deepspeed_config, read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
-from gonogo.finding.errors import UserError
+from gonogo.finding import (
+    Certainty,
+    Finding,
+    Report,
+    Severity,
+    Skipped,
+    Text,
+    UserError,
+    Verdict,
+    translated,
+    verdict_of,
+)
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gonogo.evidence.paths import is_file, iter_parent_folders, open_for_reading
 from gonogo.evidence.source_file import SourceFile, display_path
-from gonogo.finding import Skipped, Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Skipped, Text, UserError
 
 
 class FileKind(str, Enum):

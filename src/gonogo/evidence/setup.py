@@ -19,8 +19,7 @@ from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import open_for_reading
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 if TYPE_CHECKING:
     from packaging.version import Version

@@ -15,8 +15,7 @@ import msgspec
 
 from gonogo.evidence.notebook import SUFFIX, notebook_to_python
 from gonogo.evidence.paths import open_for_reading
-from gonogo.finding import Edit, Span, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Edit, Span, Text, UserError, translated
 
 MAX_FILE_BYTES = 8 << 20
 """In bytes; larger files aren't configurations, scripts or launch commands that a person wrote."""

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
     from gonogo.finding.trials.planned import Plan
 
 
+class UserError(Exception):
+    """Unusable input: shown as one line, never as a traceback; the exit status is 2.
+
+    ``text`` names the file, the value and the fix, in both languages.
+    """
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(text.en)
+        self.text = text
+
+
 class Certainty(str, Enum):
     """How certain a finding is: a ``certain`` error makes NO-GO, a ``likely`` one CANNOT-TELL; see ``verdict_of``."""
 

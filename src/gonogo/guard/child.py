@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _SIGNAL_OFFSET = 0x80
 """``si_code`` of a signal sent by the kernel: a terminal's Ctrl-C goes to all processes in its foreground."""

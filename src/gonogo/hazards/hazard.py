@@ -31,6 +31,8 @@ _MAX_SPANS = 20
 """The most places shown for one finding: a broken host list has one per line."""
 
 One = TypeVar("One", Text, Span, Fix)
+Findings = Iterator[Finding]
+"""What a handler returns."""
 
 
 class PageDeclarations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,23 +163,23 @@ class Hazard:
         """The addresses under the page's last heading."""
         return self.page.sources
 
-    def in_config(self, config: DeepSpeedConfig, run: Run) -> Iterator[Finding]:
+    def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """Findings in a run's DeepSpeed config."""
         yield from ()
 
-    def in_launch(self, launch: Launch, run: Run) -> Iterator[Finding]:
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Findings in the command that launches a run."""
         yield from ()
 
-    def in_script(self, script: Script, run: Run) -> Iterator[Finding]:
+    def in_script(self, script: Script, run: Run) -> Findings:
         """Findings in one of a run's Python files."""
         yield from ()
 
-    def in_environment(self, environment: Environment, run: Run) -> Iterator[Finding]:
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Findings in the package versions and the machine of a run."""
         yield from ()
 
-    def in_rehearsal(self, record: RehearsalRecord) -> Iterator[Finding]:
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Findings in a rehearsal's record."""
         yield from ()
 
@@ -189,7 +191,7 @@ class Hazard:
         """
         yield from ()
 
-    def in_log(self, log: FailureLog) -> Iterator[Finding]:
+    def in_log(self, log: FailureLog) -> Findings:
         """Findings in a failed run's logs: by default, those of its ``refusal``."""
         shown = self.refusal.find_evidence(log) if self.refusal is not None else None
         if shown is not None:
@@ -197,7 +199,7 @@ class Hazard:
                 shown[0], self.page.why, cure=self.page.cure, certainty=shown[1], severity=Severity.ERROR, confirm=()
             )
 
-    def in_guarded_run(self, run: GuardedRun) -> Iterator[Finding]:
+    def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Findings in what the guard of a live training recorded, while it runs or once it has ended."""
         yield from ()
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.page import HazardPage
 

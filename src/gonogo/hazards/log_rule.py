@@ -31,8 +31,7 @@ from gonogo.evidence.log.match import collapse_whitespace
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import Match, Pattern
 from gonogo.finding import Certainty, Finding, Text
-from gonogo.hazards.hazard import Hazard, PageDeclarations
-from gonogo.hazards.rule import Findings
+from gonogo.hazards.hazard import Findings, Hazard, PageDeclarations
 
 Evidence = LoggedError | LineMatch
 

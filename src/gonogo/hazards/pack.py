@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.hazards.build_cache import fingerprint, load_or_build
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.loader import load_hazard

@@ -32,8 +32,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from gonogo.evidence.patterns import Pattern, lazy_compile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.text import join_texts
 
 Head = TypeVar("Head", bound=msgspec.Struct)

@@ -22,8 +22,7 @@ from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain
 from gonogo.evidence.rehearsal.failures import CALL_SIGNATURE_ERROR_PATTERN, last_frame_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.remedy import Purpose, Reason, prepare_launch, rehearse_again
 from gonogo.prepare.packages.installed import installed_version
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.prepared import FOLDER, MANIFEST, PreparedStandIns, read_prepared
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _KEPT_FOLDERS = ("models", "data", "media")
 """The subfolders to which a table's names point; packages belong to a single launch."""

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from gonogo.evidence.prepared import FOLDER
-from gonogo.finding import Text, Verdict, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, Verdict, translated
 from gonogo.prepare.packages.sources import url_without_credentials as without_password
 from gonogo.prepare.prepare import Preparation
 from gonogo.prepare.project_requirements import FILE, ProjectPackages

@@ -29,8 +29,7 @@ from gonogo.evidence.rehearsal.record import Failure, MissingInput, RankRecord, 
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Skipped, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Skipped, Text, UserError, translated
 from gonogo.finding.remedy import Purpose
 from gonogo.prepare.columns import add_column_kinds, columns_read_in, csv_separator
 from gonogo.prepare.environment_mismatch import missing_packages

@@ -28,7 +28,7 @@ from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.environment_mismatch import DISTRIBUTION_BY_MODULE, declared_requirements, distribution_of
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import STACK

@@ -15,7 +15,7 @@ from pathlib import Path
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.missing_files import PROJECT_FILE_SUFFIXES
 
 _PATH_CHECK_FUNCTIONS = frozenset(

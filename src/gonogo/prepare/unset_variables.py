@@ -13,7 +13,7 @@ from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 
 def unset_variable(failure: Failure) -> str | None:

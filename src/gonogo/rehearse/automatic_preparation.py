@@ -22,8 +22,7 @@ from gonogo.check.static_findings import check_project
 from gonogo.evidence.prepared import FOLDER, OF, prepared_parent_override
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, Skipped, Text, UserError, Verdict, translated, verdict_of
 from gonogo.finding.remedy import Purpose, rehearse_again
 from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Report, Text, Verdict, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, Text, UserError, Verdict, translated
 from gonogo.finding.ranks import format_ranges, ranks_text
 from gonogo.finding.rehearsal import (
     ComparedValue,

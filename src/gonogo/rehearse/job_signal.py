@@ -11,8 +11,7 @@ from gonogo.evidence.launch.launchers.slurm import sbatch_directives
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.rehearsal.lives import JobSignal
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _SLURM_SECONDS = 60
 """What Slurm takes without ``@SECONDS``."""

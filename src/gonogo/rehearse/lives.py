@@ -15,8 +15,7 @@ from gonogo.confinement.trees import copy_with_holes
 from gonogo.evidence.environment.hardware import parse_memory_size
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.rehearse.job_signal import parse_job_signal
 
 _LIFE_STAGES = ("load", "train", "eval", "save", "kill", "resume", *RESULT_STAGES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages.consent import InstallNotConfirmed
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest

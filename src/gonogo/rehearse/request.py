@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, parent_of_prepared, read_prepared
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.prepare.provided_files import AS_INSTALLED
 from gonogo.rehearse.lives import StageCommands
 from gonogo.rehearse.viewer_files import ViewerFiles

@@ -24,8 +24,7 @@ from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known_options
 from gonogo.evidence.launch.reading import typed_words
 from gonogo.evidence.number import parse_whole_number
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed_text
 from gonogo.rehearse.launch.capture import capture_launch
 from gonogo.rehearse.launch.launch import LaunchedProcess, LaunchMachine, ProgramKind, ResolvedLaunch

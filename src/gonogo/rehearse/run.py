@@ -28,9 +28,8 @@ from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, p
 from gonogo.evidence.paths import read_bytes
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.finding import Text, translated
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.divergence import Divergence
-from gonogo.finding.errors import UserError
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.packages import PackageOverlay, packages_for
 from gonogo.prepare.provided_files import (

@@ -10,8 +10,7 @@ import msgspec
 
 from gonogo.evidence.launch.command_words import shorten_command
 from gonogo.evidence.rehearsal.record import StartedCommand
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.rehearse.resolve import CommandContext, ResolvedCommand, resolve
 
 _STARTS_TRAINING = translated(

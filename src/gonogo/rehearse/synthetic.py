@@ -10,8 +10,7 @@ from typing import Any
 
 from gonogo.evidence.environment.hardware import parse_machine
 from gonogo.evidence.paths import exists, is_file, is_folder, read_bytes
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.prepare.generated.published_folder import find_published_folder
 
 PROGRAM = "gonogo.virtual.synthetic"

@@ -11,8 +11,7 @@ from gonogo.confinement.variables import ProgramEnvironment, program_environment
 from gonogo.evidence.rehearsal.chain import exception_chain
 from gonogo.evidence.rehearsal.failures import exception_class_name
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, UnsupportedPart
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.finding.secret_formats import is_secret

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.evidence.paths import exists, is_folder
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _INVALID_OUTPUT_PATH = translated("{option} {path}: {why}")
 

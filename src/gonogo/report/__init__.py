@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
 
-from gonogo.finding import Applicability, Finding, Fix, Report, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Finding, Fix, Report, UserError, translated
 
 if TYPE_CHECKING:
     from gonogo.finding.redaction import Redactor

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.install import install_hint
 
 SUFFIXES = (".svg", ".png")

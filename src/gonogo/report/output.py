@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from gonogo.finding import Report, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, translated
 from gonogo.report import print_to, render
 from gonogo.report.atomic import write_atomically
 

@@ -13,7 +13,7 @@ import pytest
 from evidence.log.log_text import TRACEBACK, source_of
 
 from gonogo.evidence.log.source import find_log_sources, rank_from_file_name, read_chunks
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 
 def text_of(data: bytes) -> bytes:

@@ -23,7 +23,7 @@ from gonogo.evidence.config.deepspeed_keys import sampled_releases
 from gonogo.evidence.config.deepspeed_schema import validate_deepspeed_version
 from gonogo.evidence.files import kind_of
 from gonogo.evidence.paths import EDITOR_BUFFERS, resolve_path
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.hazards.index import all_hazards
 
 _DEBOUNCE_SECONDS = 0.04

@@ -25,8 +25,7 @@ from gonogo.cli.schemas.report import report_schema
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.diagnose.pack.tokens import count_tokens
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 MAX_ANSWER_CHARACTERS = 24_000
 """Characters of JSON that an answer in detail has at most; the whole is a resource."""

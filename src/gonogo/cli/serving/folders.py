@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gonogo.evidence.paths import expand_user, is_folder, resolve_path
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _MAX_WORDS = 400
 _MAX_WORD_LENGTH = 20_000

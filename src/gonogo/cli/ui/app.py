@@ -26,8 +26,7 @@ from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instance_types
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.redaction import redact
 from gonogo.rehearse.baseline import compare_reports, read_report
 from gonogo.report import render

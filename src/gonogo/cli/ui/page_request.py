@@ -10,8 +10,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.trials.what_if.setting_changes import format_settings, read_settings
 
 MAX_BYTES = 64 << 20

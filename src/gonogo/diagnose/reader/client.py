@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gonogo.diagnose.reader.model_answer import INSTRUCTIONS, SCHEMA
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.install import install_hint
 from gonogo.finding.redaction import redact
 

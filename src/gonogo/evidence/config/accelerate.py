@@ -11,8 +11,7 @@ from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile, display_path
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _DEFAULT_CONFIG = translated(
     "accelerate launch is given no --config_file, so it reads this machine's default config, {path}"

@@ -17,8 +17,7 @@ from gonogo.evidence.config.deepspeed_keys import (
     sampled_releases,
 )
 from gonogo.evidence.tables import TABLES
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _TYPES: dict[str, dict[str, Any]] = {
     "bool": {"type": "boolean"},

@@ -11,8 +11,7 @@ import msgspec
 
 from gonogo.evidence.environment.instances import parse_instance_type, similar_instance_names
 from gonogo.evidence.tables import TABLES
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 MATMUL_EFFICIENCY = 0.6
 """Fraction of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100.

@@ -17,8 +17,7 @@ from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
 from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _NO_VERSIONS_IN_FILE = translated(
     "{path} contains no package versions: give requirements, a pip freeze, a lock file, a Dockerfile, "

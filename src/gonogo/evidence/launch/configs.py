@@ -19,8 +19,7 @@ from gonogo.evidence.paths import exists
 from gonogo.evidence.shell.script_commands import ShellCommand
 from gonogo.evidence.shell.text import Piece, joined_text
 from gonogo.evidence.source_file import Place, SourceFile, display_path
-from gonogo.finding import Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError
 
 
 def to_written_file(path: str, pieces: tuple[Piece, ...], place: Place) -> WrittenFile:

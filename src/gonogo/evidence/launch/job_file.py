@@ -8,8 +8,7 @@ from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_file
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _NO_SUCH_FILE = translated("{path}: no such file")
 _NOT_A_NOTEBOOK = translated("{path} is not a Jupyter notebook")

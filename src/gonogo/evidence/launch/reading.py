@@ -42,8 +42,7 @@ from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile, display_path
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _DISTRIBUTED_BY_MPI = translated("MPI distributes the processes over its hosts")
 

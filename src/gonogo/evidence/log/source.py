@@ -20,8 +20,7 @@ import msgspec
 from gonogo.evidence.dumps.flight_recorder import is_flight_recorder_dump
 from gonogo.evidence.paths import is_file, is_folder, open_for_reading
 from gonogo.evidence.patterns import lazy_compile
-from gonogo.finding import Skipped, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Skipped, Text, UserError, translated
 
 CHUNK_BYTES = 1 << 20
 """Bytes read at a time."""

@@ -16,7 +16,7 @@ from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import absolute_module
 from gonogo.evidence.script.values import Value
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 MAX_SCRIPTS = 400
 """Maximum per entry script; a project with many entry scripts may have ten times as many."""

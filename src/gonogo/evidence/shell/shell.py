@@ -23,8 +23,7 @@ from gonogo.evidence.shell.reading import MAX_STEPS, ShellReader
 from gonogo.evidence.shell.state import ASSUMED_SUCCESS, FAILURE, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, split_into_words
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _SOURCED_UNREAD = translated("the script sources {path}, which was not read: {why}")
 _NOT_FOLLOWED_AT = translated("the command at {path}:{line} was not followed: {why}")

@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.guarded.records import Difference, RankComparisonRecord
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _calls = 0
 

@@ -1,8 +1,7 @@
 import ast
 
 from gonogo.evidence.script.identifiers import same_code
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, Severity, translated
 
 
 class BackwardInEvalMode(LoggedHazard):

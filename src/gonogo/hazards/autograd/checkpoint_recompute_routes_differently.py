@@ -1,6 +1,5 @@
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Text, translated
 
 _METADATA_DIFFERS_PATTERN = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
 _ROWS_PER_DIFFERENCE = 5

@@ -3,8 +3,7 @@ from bisect import bisect_right
 from collections import defaultdict
 
 from gonogo.evidence.script.identifiers import contains_words, last_name
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 
 class InferenceTensorsInTraining(LoggedHazard):

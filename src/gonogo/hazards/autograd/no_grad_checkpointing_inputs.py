@@ -1,8 +1,6 @@
 import ast
 import re
 
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
@@ -12,7 +10,7 @@ from gonogo.hazards.facts.training_script import (
     is_checkpointing_reentrant,
     run_mentions,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, LogLine, Run, Script, translated
 
 _NO_GRAD_MESSAGES = (
     "of tensors does not require grad and does not have a grad_fn",

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_in_evidence
-from gonogo.hazards.rule import Certainty
+from gonogo.hazards.rule import Certainty, FailureLog
 
 
 class AdapterVocabularyDiffers(LoggedHazard):

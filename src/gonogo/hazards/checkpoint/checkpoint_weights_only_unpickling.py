@@ -1,11 +1,10 @@
 import ast
 
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import collapse_whitespace, first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import creating_calls, first_argument, run_mentions
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _BROKEN_FILE_PATTERN = Pattern(r"[Uu]nsupported operand|invalid load key|pickle data was truncated|Ran out of input")
 _WEIGHTS_ONLY_MESSAGE = "Weights only load failed"

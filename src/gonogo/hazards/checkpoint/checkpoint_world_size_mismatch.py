@@ -1,12 +1,11 @@
 from pathlib import Path
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, LogLine, Pattern, Run, translated
 
 _WORLD_SIZE_MESSAGE = "The checkpoint being loaded used a DP"
 """Start of DeepSpeed's own source line that raises the error, for logs that end there."""

@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _WEIGHTS_FILE_PATTERN = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
 _NO_PARENT_PATTERN = Pattern(rf"Parent directory ['\"`]?({_WEIGHTS_FILE_PATTERN})['\"`/]* does not exist")

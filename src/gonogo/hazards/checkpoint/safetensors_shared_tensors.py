@@ -3,13 +3,12 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.evidence.rehearsal.failures import first_few_names
 from gonogo.hazards.facts.training_script import calls_that_train, creating_calls, first_argument, is_trainer
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, LogLine, Run, Script, Text, translated
 
 _SHARED_TENSORS_MESSAGES = ("Some tensors share memory", "trying to be saved contained shared tensors")
 _REFUSING_FRAMES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))

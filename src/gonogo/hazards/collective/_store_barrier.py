@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.match import collapse_whitespace
-from gonogo.hazards.rule import Pattern
+from gonogo.hazards.rule import FailureLog, LineMatch, LoggedError, Pattern
 
 _STORE_BARRIER_PATTERN = Pattern(
     r"(?P<state>Timed out|Waiting) (?:initializing process group )?in store based "

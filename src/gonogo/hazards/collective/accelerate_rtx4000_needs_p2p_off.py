@@ -2,8 +2,7 @@ from packaging.version import Version
 
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run
+from gonogo.hazards.rule import Certainty, Environment, Findings, LoggedHazard, Run
 
 
 class AccelerateRtx4000NeedsP2pOff(LoggedHazard):

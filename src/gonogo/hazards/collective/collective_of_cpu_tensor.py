@@ -1,7 +1,6 @@
 import ast
 
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script
 
 _COLLECTIVES = tuple(
     f"torch.distributed.{name}"

@@ -2,12 +2,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.facts.divergence_fixes import fix_dict_order, script_at
 from gonogo.hazards.facts.zero_usage import is_engine
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _SAME_DTYPE_FIX = translated("Make the tensor {dtype} on every rank")
 _ALL_GRADIENTS = translated(

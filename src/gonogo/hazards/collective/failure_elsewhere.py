@@ -1,9 +1,8 @@
 from gonogo.evidence.log.exit_summary import process_exits, torchrun_first_failure
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall, is_timeout_message
 from gonogo.finding.text import join_texts
-from gonogo.hazards.rule import Findings, Hazard, Pattern, Text, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, LineMatch, Pattern, Text, translated
 
 _SIGTERM_PATTERN = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {

@@ -2,12 +2,11 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.script.nodes import dotted_name
 from gonogo.hazards.facts.duplicate_gpu import HARDCODED_DEVICE_PATTERN, DuplicateGpu, find_duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, has_several_processes_per_node, run_mentions
-from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Edit, FailureLog, Findings, Fix, Hazard, Run, Script, translated
 
 _LOCAL_RANK_EXPRESSION = 'int(os.environ["LOCAL_RANK"])'
 

@@ -1,8 +1,7 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, find_small_shared_memory
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated, whole_number
 
 _SHM_MESSAGE_PATTERN = Pattern(r"(?i)\bnc[cl]l\b.{0,80}(?:no space left on device|共享内存不足)")
 _OTHER_REASON_PATTERN = Pattern(

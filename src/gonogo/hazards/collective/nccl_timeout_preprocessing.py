@@ -3,11 +3,10 @@ import ast
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import is_data_preparation, last_activity
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, find_stall
 from gonogo.hazards.facts.rank_tests import find_single_rank_test
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, LogLine, Pattern, Run, Script, Severity, translated
 
 _COMPLETE_BAR_PATTERN = Pattern(r"100%\|")
 _TIMEOUT_AGE_BAR_PATTERN = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, package_version_span
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Finding, Findings, Pattern, Run, translated
 
 _NCCL_VERSION_PATTERN = Pattern(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _BLACKWELL_PATTERN = Pattern(r"(?i)\b50[5-9]0\b|RTX ?PRO ?[2-6]000|\bG?B[23]00\b|blackwell|sm_?1[02]0|compute_120")

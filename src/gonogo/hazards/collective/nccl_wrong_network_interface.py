@@ -1,9 +1,8 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated, whole_number
 
 _NO_REASON_PATTERN = Pattern(r"connectFullMesh failed with \[\S+\] no error")
 """Gloo gave up without an error of the network: a peer that has gone ends so too."""

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.collective._store_barrier import store_barrier_messages
-from gonogo.hazards.rule import Findings, Hazard
+from gonogo.hazards.rule import FailureLog, Findings, Hazard
 
 
 class ProcessGroupJoinedByTooMany(Hazard):

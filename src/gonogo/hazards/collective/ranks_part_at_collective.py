@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.facts.divergence_fixes import (
@@ -11,7 +10,7 @@ from gonogo.hazards.facts.divergence_fixes import (
     fix_recv_before_send,
 )
 from gonogo.hazards.facts.leaf_modules import fix_with_leaf_modules
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Fix, Hazard, RehearsalRecord, Run
 
 
 class RanksPartAtCollective(Hazard):

@@ -1,8 +1,7 @@
 import os
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, translated
 
 _CONFIG_NOT_FOUND_PATTERN = Pattern(r"The passed configuration file .{1,300} does not exist")
 _MISSING_FILE_CONFIRM = translated("ls PATH fails in the directory that the launch runs in")

@@ -1,8 +1,7 @@
 import ast
 
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated, whole_number
 
 _ACCUMULATION_NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 

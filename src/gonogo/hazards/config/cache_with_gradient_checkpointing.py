@@ -2,9 +2,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import fix_with_edits
-from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
+from gonogo.hazards.rule import FailureLog, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
 
 _SAVED_SHAPE_PATTERN = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
 _RECOMPUTED_SHAPE_PATTERN = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")

@@ -3,10 +3,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.deepspeed_settings import ZERO, config_key_span, config_span, is_read_as_json
 from gonogo.hazards.facts.training_framework import fix_with_edits, format_json
-from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Place, Run, Severity, translated
 
 _REPLACEMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),

@@ -1,8 +1,7 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import fix_with_edits, uses_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, FailureLog, Findings, Hazard, Run, translated
 
 _MISSING_SCHEDULER_MESSAGES = (
     "configured in the DeepSpeed config, but no `scheduler`",

@@ -1,14 +1,13 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.evidence.script.deepspeed_dicts import resolve_dict
 from gonogo.evidence.script.identifiers import last_name, split_identifier, uses_name
 from gonogo.hazards.facts.training_framework import trainer_calls
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, Pattern, Run, Script, translated
 
 _STAGE_PATTERN = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _ZERO_INFERENCE_MESSAGE = "ZeRO inference only makes sense with ZeRO Stage 3"

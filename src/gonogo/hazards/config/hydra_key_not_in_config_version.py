@@ -1,8 +1,7 @@
 import re
 
 from gonogo.hazards.facts.hydra_config import hydra_folder, names_nowhere
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, Script, translated
 
 _RENAMED_KEYS = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
 """verl's renamed keys, with the release that renamed them (verl/trainer/config/ppo_trainer.yaml)."""

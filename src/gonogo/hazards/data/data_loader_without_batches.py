@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, LoggedError, Pattern
 
 _DIVISION_BY_ZERO_PATTERN = Pattern(
     r"(?:float |integer )?(?:division|modulo) (?:or modulo )?by zero|integer modulo by zero"

@@ -1,6 +1,5 @@
 from gonogo.hazards.facts.installed import describe_package, package_version_span
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 
 class DatasetScriptUnsupported(LoggedHazard):

@@ -1,8 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import run_mentions
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 
 class TokenizerWithoutChatTemplate(LoggedHazard):

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, MisplacedTensor, device_mismatches_in_training
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _ADAPTER_PATTERN = Pattern(r"(?i)lora|peft")
 _ADALORA_PATTERN = Pattern(r"\branknum\b|(?i:ada_?lora)")

@@ -1,6 +1,5 @@
 import re
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.hazards.device._plain_tensors import plain_tensor_finding, plain_tensors_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import (
@@ -9,7 +8,7 @@ from gonogo.hazards.facts.mismatch_in_log import (
     code_without_targets,
     device_mismatches_in_training,
 )
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, Run, Script, translated
 
 # Phrases of users' reports: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _ATTRIBUTE_NAME_PATTERN = lazy_compile(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)

@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, translated
 
 _XID_PATTERN = Pattern(r"NVRM: Xid \((?P<gpu>[^)]{1,60})\): (?P<number>\d{1,3})\b")
 _HARDWARE_XIDS = {

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale_history
-from gonogo.hazards.rule import Findings, Hazard
+from gonogo.hazards.rule import FailureLog, Findings, Hazard
 
 MIN_HARMLESS_LOSS_SCALE = 64
 """From this value on, a dynamic loss scale has room left to fall."""

@@ -1,7 +1,6 @@
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
-from gonogo.hazards.rule import Certainty, Findings, Hazard
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard
 
 
 class DtypeMismatchLoraQuantized(Hazard):

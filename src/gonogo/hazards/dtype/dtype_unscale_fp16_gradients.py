@@ -1,10 +1,9 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, translated
 
 _UNSCALE_MESSAGES = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 

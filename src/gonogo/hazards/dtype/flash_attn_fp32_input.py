@@ -1,10 +1,9 @@
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.facts.training_framework import uses_stock_training_arguments
 from gonogo.hazards.facts.training_script import is_trainer, run_mentions, trained_pretrained_calls
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Run, Script, translated
 
 _UNSUPPORTED_DTYPE_MESSAGES = (
     "FlashAttention only support fp16 and bf16",

@@ -1,10 +1,9 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, has_broken_loss, loss_scale_history
 from gonogo.hazards.dtype.benign_loss_scale_warmup import MIN_HARMLESS_LOSS_SCALE
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, translated
 
 _MINIMUM_SCALE_MESSAGES = (
     "Current loss scale already at minimum",

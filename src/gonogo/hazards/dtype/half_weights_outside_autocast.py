@@ -1,7 +1,6 @@
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.dtype._half_and_float import DTYPE_MISMATCH_LITERALS, half_float_mismatches
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern
 
 _LAYER_FILES = ("torch/nn/modules/linear.py", "torch\\nn\\modules\\linear.py", "torch/nn/modules/conv.py")
 _LIBRARY_PATHS = ("site-packages/transformers/", "dist-packages/transformers/", "site-packages/diffusers/")

@@ -1,8 +1,7 @@
 """Recognizes AttributeErrors about names that a release of a training library renamed, moved or removed."""
 
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import FAMILIES
-from gonogo.hazards.rule import Certainty, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, LineMatch, LoggedError, Pattern
 
 _DROPPED_PATTERN = Pattern(
     r"no attribute '?(?:_VALID_DICT_FIELDS|_update_causal_mask|_prepare_4d_causal_attention_mask\w*"

@@ -1,8 +1,7 @@
 from math import prod
 
 from gonogo.evidence.failure.message import parse_shape_sizes
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern
 
 _INVALID_SHAPE_PATTERN = Pattern(r"shape '\[(?P<shape>[\d, ]{7,60})\]' is invalid for input of size (?P<size>\d{1,12})")
 _HEAD_COUNT_NAMES = ("num_heads", "n_heads", "num_attention_heads")

@@ -1,4 +1,3 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal, find_cuda_failure, has_cpu_build
 from gonogo.hazards.environment._machine import weakest_gpu
 from gonogo.hazards.environment._surroundings import (
@@ -9,7 +8,7 @@ from gonogo.hazards.environment._surroundings import (
     is_outside_training,
 )
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, translated
 
 _CUBLAS_BF16_PATTERN = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 

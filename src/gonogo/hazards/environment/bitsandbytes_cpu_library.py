@@ -1,9 +1,8 @@
 from gonogo.evidence.environment.compatibility import bitsandbytes_cuda_versions
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
 from gonogo.hazards.environment._surroundings import find_line_or_error, has_other_failure
 from gonogo.hazards.facts.installed import come_from_one_source, is_environment_only, package_version_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Severity, translated
 
 _BITSANDBYTES_PATTERN = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
 

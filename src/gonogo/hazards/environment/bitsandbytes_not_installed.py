@@ -1,7 +1,6 @@
 from gonogo.evidence.library import is_library_path
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_request
-from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Field, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import PackageNotInstalled
 
 _UNDEFINED_BNB_PATTERN = Pattern(r"name 'bnb' is not defined")

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import come_from_one_source, describe_package, package_version_span
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_in_evidence
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Pattern, Run, translated
 
 _TORCH_BUILD_PATTERN = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
 _PACKAGES_OF_OTHER_HAZARDS = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")

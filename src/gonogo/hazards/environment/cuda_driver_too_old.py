@@ -1,10 +1,9 @@
 from gonogo.evidence.environment.compatibility import minimum_driver
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error, is_outside_training
 from gonogo.hazards.facts.installed import package_version_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, translated
 
 _FOUND_VERSION_PATTERN = Pattern(r"found version (\d{4,5})")
 

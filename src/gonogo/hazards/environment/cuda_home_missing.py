@@ -1,8 +1,7 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.source_file import SourceFile
 from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, first_compiled_op
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error, truncated_tracebacks
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, Span, translated
 
 _NVCC_CALL_PATTERN = Pattern(r"\binstalled_cuda_version\(|subprocess\.check_output\(\[cuda_home \+ [\"']/bin/nvcc")
 """The code in which DeepSpeed's builder looks for the toolkit; it fails there only without one."""

@@ -1,4 +1,3 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._gpu_refusals import find_bf16_or_tf32_refusal, find_cuda_failure, has_cpu_build
 from gonogo.hazards.environment._surroundings import (
     find_ampere_gpu,
@@ -8,7 +7,7 @@ from gonogo.hazards.environment._surroundings import (
     is_outside_training,
     mentions_training,
 )
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Finding, Findings, Hazard, LineMatch, LoggedError, Pattern, Text
 
 _NO_GPU_PATTERN = Pattern(r"No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device is detected")
 

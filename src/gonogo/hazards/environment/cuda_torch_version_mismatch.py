@@ -1,9 +1,8 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, environment_variable, first_compiled_op
 from gonogo.hazards.environment._op_build import COMPILE_ERROR_PATTERN, find_cuda_version_mismatch
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
 from gonogo.hazards.facts.installed import package_version_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, translated
 
 _TOO_OLD_PATTERN = Pattern(
     r"(?:FlashAttention|flash-attn|FlashAttention-3) is only supported on CUDA (\d[\d.]*\d) and above"

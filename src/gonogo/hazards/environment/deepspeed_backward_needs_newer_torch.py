@@ -7,8 +7,7 @@ from gonogo.hazards.facts.installed import (
     version_fixes,
 )
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, LoggedHazard, Run, translated
 
 _FAULTY_COMBINATIONS = (
     (

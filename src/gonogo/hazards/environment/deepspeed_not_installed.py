@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Field, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Field, Findings, Run, translated
 from gonogo.hazards.version_rule import PackageNotInstalled
 
 

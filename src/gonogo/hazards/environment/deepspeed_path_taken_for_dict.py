@@ -1,7 +1,6 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Script, translated
 
 _FAULTY_TRANSFORMERS = ">=4.53.0,<4.54.0"
 _INVALID_DICT_PATTERN = Pattern(r"error: argument --deepspeed: invalid [dD]ict value")

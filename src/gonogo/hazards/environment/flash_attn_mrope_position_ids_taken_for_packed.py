@@ -1,6 +1,5 @@
 from gonogo.hazards.facts.installed import describe_package, package_version_span
-from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, LoggedHazard, Pattern, Run, Sign
 
 _ILLEGAL_ACCESS_PATTERN = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL_PATTERN = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import flash_attention_request, weakest_gpu
 from gonogo.hazards.environment._surroundings import find_line_or_error, find_pre_ampere_gpu, is_outside_training
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, translated
 
 _SGLANG_REFUSAL_PATTERN = Pattern(r"flash_attn at sgl-kernel is only supported on sm\d+")
 

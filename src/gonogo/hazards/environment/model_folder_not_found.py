@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script
 
 
 class ModelFolderNotFound(LoggedHazard):

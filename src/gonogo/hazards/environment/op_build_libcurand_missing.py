@@ -1,4 +1,3 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import cpu_adam_needs_cuda, first_compiled_op
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
@@ -7,7 +6,7 @@ from gonogo.hazards.environment._op_build import (
 )
 from gonogo.hazards.environment._surroundings import find_line_or_error
 from gonogo.hazards.facts.installed import package_version_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, translated
 
 _CURE = (
     translated(

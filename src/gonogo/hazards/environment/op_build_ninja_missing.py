@@ -1,8 +1,7 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, compiled_deepspeed_ops
 from gonogo.hazards.environment._op_build import FIND_BUILD_ERROR_CURE, find_unexplained_build_failure
 from gonogo.hazards.environment._surroundings import find_line_or_error
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, translated
 
 
 class OpBuildNinjaMissing(Hazard):

@@ -1,6 +1,5 @@
 from gonogo.evidence.environment.compatibility import gpu_architecture
 from gonogo.evidence.environment.version_range import parse_version
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import compute_capability_of, environment_variable, first_compiled_op
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
@@ -9,7 +8,7 @@ from gonogo.hazards.environment._op_build import (
 )
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
 from gonogo.hazards.facts.installed import package_version_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Pattern, Run, translated
 
 _ARCH_PATTERN = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
 _NEW_GPU_PATTERN = Pattern(

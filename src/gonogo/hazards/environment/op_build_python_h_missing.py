@@ -1,4 +1,3 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, compiled_deepspeed_ops
 from gonogo.hazards.environment._op_build import (
     CLEAR_EXTENSIONS_CURE,
@@ -6,7 +5,7 @@ from gonogo.hazards.environment._op_build import (
     find_unexplained_build_failure,
 )
 from gonogo.hazards.environment._surroundings import find_line_or_error
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, translated
 
 _CURE = (
     translated(

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import come_from_one_source, describe_package, package_version_span
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Pattern, Run, translated
 
 _CUDA_TAG_PATTERN = Pattern(r"^cu(\d\d)\d+")
 _OTHER_PACKAGES_PATTERN = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")

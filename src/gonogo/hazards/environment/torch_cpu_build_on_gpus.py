@@ -1,10 +1,9 @@
 from gonogo.evidence.environment.compatibility import pypi_torch_cuda
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import are_declared_in_files, describe_package, package_version_span
 from gonogo.hazards.facts.on_npu import NPU_PATTERN
 from gonogo.hazards.log_rule import log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Field, Findings, Hazard, Pattern, Run, translated
 
 
 class TorchCpuBuildOnGpus(Hazard):

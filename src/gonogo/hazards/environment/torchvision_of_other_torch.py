@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._surroundings import evidence_text, find_line_or_error
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Pattern, Text
 from gonogo.hazards.version_rule import BuiltForOtherTorch
 
 _MISSING_OPERATOR_PATTERN = Pattern(r"operator (torchvision|torchaudio)::\w+ does not exist")

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import uses_trainer
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import IncompatibleVersions, VersionContext
 
 

@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, Severity
 
 
 class TritonCacheSharedBetweenNodes(LoggedHazard):

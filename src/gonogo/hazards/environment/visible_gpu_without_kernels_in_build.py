@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity
+from gonogo.hazards.rule import Certainty, Environment, Findings, LoggedHazard, Pattern, Run, Severity, Sign
 
 _HIP_PATTERN = Pattern(
     r"invalid kernel file|hipErrorInvalidKernelFile|HIP error: invalid device function|hipErrorNoBinaryForGpu"

@@ -13,9 +13,8 @@ from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile, display_path
-from gonogo.finding import Applicability, Edit, Fix, Text, translated
+from gonogo.finding import Applicability, Edit, Fix, Text, UserError, translated
 from gonogo.finding.divergence import EnclosingCondition, Side
-from gonogo.finding.errors import UserError
 from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 

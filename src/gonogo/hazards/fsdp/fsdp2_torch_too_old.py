@@ -4,8 +4,7 @@ from gonogo.hazards.facts.installed import (
     package_version_span,
     version_fixes,
 )
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Environment, Findings, Run, translated
+from gonogo.hazards.rule import Environment, Findings, LoggedHazard, Run, translated
 
 
 class Fsdp2TorchTooOld(LoggedHazard):

@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Findings, Run, Script, translated
+from gonogo.hazards.rule import Findings, LoggedHazard, Run, Script, translated
 
 _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
 

@@ -1,7 +1,6 @@
 import ast
 
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 
 class FsdpGenerateOnShardedModel(LoggedHazard):

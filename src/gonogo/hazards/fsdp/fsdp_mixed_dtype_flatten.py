@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import find_truncated_error
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern, Text, translated
 
 _MIXED_DTYPE_MESSAGES = (
     "Must flatten tensors with uniform dtype",

@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run
+from gonogo.hazards.rule import Certainty, Environment, Findings, LoggedHazard, Run
 
 _SUBCLASS_STATE_OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")
 

@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated, whole_number
 
 
 class AccelerateMachinesWithoutAddress(Hazard):

@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, slurm_number, visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text, translated, whole_number
 
 
 class AccelerateProcessesNotTotal(Hazard):

@@ -1,7 +1,6 @@
 from gonogo.evidence.log.context import has_several_processes
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_framework import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, translated
 
 _DUMMY_OPTIM_PATTERN = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
 

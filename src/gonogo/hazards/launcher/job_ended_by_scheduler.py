@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Findings, Hazard, Pattern, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Pattern, translated
 
 _CANCELLED_PATTERN = Pattern(
     r"slurmstepd: error: .*CANCELLED AT \S+ DUE TO (?P<why>TIME LIMIT|PREEMPTION|NODE FAILURE)"

@@ -1,6 +1,5 @@
-from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.launch_facts import split_words
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Place, Run, translated
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN_OPTIONS = split_words(

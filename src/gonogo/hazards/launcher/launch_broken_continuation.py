@@ -2,9 +2,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at, lines_from
-from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Place, Run, Text, translated
 
 _OPTION_LINE_PATTERN = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
 _BACKSLASH_AND_BLANKS_PATTERN = Pattern(r"\\[ \t]+$")

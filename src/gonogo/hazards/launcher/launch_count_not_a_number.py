@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN
-from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, translated, whole_number
 
 _INTEGER_OPTIONS = {
     **dict.fromkeys(TORCHRUN, ("master_port", "max_restarts", "nnodes", "node_rank", "nproc_per_node")),

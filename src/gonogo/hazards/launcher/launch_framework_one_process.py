@@ -1,7 +1,6 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated, whole_number
 
 _FORCED = translated("Set FORCE_TORCHRUN=1 for the command")
 _REFUSALS = (

@@ -5,7 +5,7 @@ from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE_BYTES
 from gonogo.evidence.number import parse_whole_number
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _MAX_SHOWN = 10

@@ -1,5 +1,4 @@
-from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated, whole_number
 
 
 class LaunchIncludeWithOtherFilters(Hazard):

@@ -1,7 +1,6 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.paths import is_file
 from gonogo.hazards.facts.launch_facts import TORCHRUN
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated, whole_number
 
 _LAUNCHER_PROGRAMS = frozenset(
     {"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"}

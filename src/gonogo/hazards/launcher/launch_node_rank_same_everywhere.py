@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_started_by_srun, slurm_number
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated, whole_number
 
 _SLURM_TASK_VARIABLES = ("SLURM_NODEID", "SLURM_PROCID")
 

@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, is_started_by_srun
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated, whole_number
 
 
 class LaunchNodesWithoutRendezvous(Hazard):

@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, whole_number
 
 
 class LaunchSlurmFewCpus(Hazard):

@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_started_by_srun, slurm_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated, whole_number
 
 
 class LaunchSlurmTasksMultiply(Hazard):

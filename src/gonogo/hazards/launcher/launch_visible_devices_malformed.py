@@ -1,5 +1,4 @@
-from gonogo.evidence.source_file import Place
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Place, Run, Text, translated
 
 _INDEX_OR_RANGE_PATTERN = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
 _DIGITS_PATTERN = Pattern(r"^[0-9]+")

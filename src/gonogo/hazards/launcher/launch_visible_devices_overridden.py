@@ -1,6 +1,5 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated, whole_number
 
 _MAX_GPUS = 1024
 """More is a typo: no machine has so many."""

@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Launch, Pattern, Run, translated
 
 # What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
 _PROGRAM_ARGUMENT_NAMES = {

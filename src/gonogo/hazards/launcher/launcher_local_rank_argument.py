@@ -1,9 +1,8 @@
 from functools import partial
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launcher_arguments import local_rank_spellings
 from gonogo.hazards.facts.program_parser import program_parser
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _HYPHENATED_LOCAL_RANK_PATTERN = Pattern(r"local-rank")
 _OTHER_PARSERS = (

@@ -1,10 +1,9 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.log_rule import log_mentions
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text, translated
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text, translated, whole_number
 
 _ADDRESS_IN_USE_PATTERN = Pattern(r"(?i)address already in use|地址已被占用|地址已在使用")
 _OTHER_REASON_PATTERN = Pattern(r"(?i)permission denied|EACCES|EADDRNOTAVAIL|cannot assign requested address")

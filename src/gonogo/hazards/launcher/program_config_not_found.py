@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gonogo.evidence.paths import may_exist
 from gonogo.evidence.script.identifiers import last_name
-from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.absent import is_left_to_users
 from gonogo.hazards.facts.nearest import find_similar_file_name
 from gonogo.hazards.facts.program_parser import (
@@ -16,7 +15,7 @@ from gonogo.hazards.facts.program_parser import (
     program_parser,
 )
 from gonogo.hazards.facts.program_words import argv_index, program_argv
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, translated
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Script, translated
 
 _SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 _READERS = {

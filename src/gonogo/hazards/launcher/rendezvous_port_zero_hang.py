@@ -1,10 +1,9 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import first_training_line
 from gonogo.evidence.log.stall import STALL_WORDS, find_stall
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated, whole_number
 
 _DEEPSPEED_INIT_PATTERN = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
 _RENDEZVOUS_PATTERN = Pattern(

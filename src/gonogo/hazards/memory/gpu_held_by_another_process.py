@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding.words import size
 from gonogo.hazards.memory._logged_shortage import find_logged_shortage
-from gonogo.hazards.rule import Findings, Hazard, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, translated
 
 
 class GpuHeldByAnotherProcess(Hazard):

@@ -1,12 +1,11 @@
 from msgspec.structs import replace
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import nested_value
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for_kind, find_logged_shortage
 from gonogo.hazards.memory._megatron_remedies import shortage_findings
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Text, translated
 
 _LOG_CURES = (
     translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"),

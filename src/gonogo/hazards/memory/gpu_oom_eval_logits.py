@@ -1,9 +1,8 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_pretrained_calls
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for_kind, find_logged_shortage
-from gonogo.hazards.rule import Findings, Hazard, Run, Script, Severity, Text, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Run, Script, Severity, Text, translated
 
 _EVAL_MEMORY_OPTIONS = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 

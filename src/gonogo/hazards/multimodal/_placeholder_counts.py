@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.evidence.log.failure_log import LineMatch, LoggedError
-from gonogo.hazards.rule import Field, Pattern, Run
+from gonogo.hazards.rule import Field, LineMatch, LoggedError, Pattern, Run
 
 MISMATCH_PATTERN = Pattern(
     r"(?:[Ii]mage|[Vv]ideo|[Aa]udio)s? (?:features|embeds)(?: and|,?) (?:image |video |audio )?tokens do not match"

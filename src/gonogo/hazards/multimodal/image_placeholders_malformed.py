@@ -1,12 +1,10 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._placeholder_counts import (
     MAX_STRAY_PLACEHOLDERS,
     MISMATCH_PATTERN,
     token_and_feature_counts,
 )
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Certainty, FailureLog, LineMatch, LoggedError, LoggedHazard, Pattern, Sign, Text
 
 _COMPLETION_CODE_PATHS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
 """Code in which a trainer runs the model on its own completions."""

@@ -1,4 +1,3 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions, match_in_evidence
 from gonogo.hazards.multimodal._placeholder_counts import (
@@ -11,7 +10,7 @@ from gonogo.hazards.multimodal._placeholder_counts import (
     first_known_argument,
     token_and_feature_counts,
 )
-from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, translated, whole_number
 
 
 class ImageTokensTruncated(LoggedHazard):

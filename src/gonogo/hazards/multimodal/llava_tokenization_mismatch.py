@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Pattern
 
 _TOKENIZATION_MISMATCH_PATTERN = Pattern(r"tokenization mismatch: (?P<counted>\d{1,6}) vs\.? (?P<there>\d{1,6})")
 

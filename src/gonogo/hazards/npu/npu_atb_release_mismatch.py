@@ -1,6 +1,5 @@
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Pattern, Run, Severity, translated
 
 _SOURCED_SCRIPT_PATTERN = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
 _ACTIVATION_PATTERN = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")

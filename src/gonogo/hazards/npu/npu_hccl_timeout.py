@@ -1,7 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import is_outside_training
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONNECT_TIMEOUT_PATTERN = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _HCCL_PATTERN = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")

@@ -1,4 +1,3 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import (
     are_declared_in_files,
     come_from_one_source,
@@ -7,7 +6,7 @@ from gonogo.hazards.facts.installed import (
 )
 from gonogo.hazards.facts.on_npu import CUDA_NOT_COMPILED_PATTERN, NPU_PATTERN
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Pattern, Run
 
 _FSDP2_PATTERN = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.mismatch_in_log import LoggedDeviceMismatch, device_mismatches_in_training
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, FailureLog, Findings, Hazard, Run, Severity, translated
 
 
 class NpuTorchNpuVersionRegression(Hazard):

@@ -1,6 +1,5 @@
 from gonogo.hazards.facts.installed import describe_package, package_version_span
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, LoggedHazard, Run
 
 
 class AutotpDataNotSameInGroup(LoggedHazard):

@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 
 class MegatronCudaDeviceMaxConnections(LoggedHazard):

@@ -1,6 +1,5 @@
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import LoggedHazard, Text
 
 
 class MegatronNotImportable(LoggedHazard):

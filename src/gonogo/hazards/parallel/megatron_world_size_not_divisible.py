@@ -1,9 +1,8 @@
 from math import prod
 
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
-from gonogo.hazards.rule import Findings, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Launch, LoggedHazard, Run, Text
 
 
 class MegatronWorldSizeNotDivisible(LoggedHazard):

@@ -1,8 +1,7 @@
 from math import prod
 
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import integer_value
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 _DEGREES = (
     "data_parallel_shard_degree",

@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import first_given_option, has_megatron_options, integer_value
-from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run
+from gonogo.hazards.rule import Certainty, Field, Findings, Launch, LoggedHazard, Run
 
 _UNEVEN_PIPELINE_OPTIONS = (
     "decoder_first_pipeline_num_layers",

@@ -6,8 +6,7 @@ import math
 
 import msgspec
 
-from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text, translated
+from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text, translated, whole_number
 
 _CONFIGS = ("trl.GRPOConfig", "trl.RLOOConfig")
 _TRAINERS = ("trl.GRPOTrainer", "trl.RLOOTrainer")

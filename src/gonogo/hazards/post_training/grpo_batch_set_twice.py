@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.post_training._generation_batch import is_grpo
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run
 
 
 class GrpoBatchSetTwice(LoggedHazard):

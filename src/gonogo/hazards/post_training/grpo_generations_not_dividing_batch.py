@@ -1,7 +1,6 @@
 from gonogo.hazards.facts.divisors import smallest_divisors_text
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.post_training._generation_batch import generation_batch
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 
 class GrpoGenerationsNotDividingBatch(LoggedHazard):

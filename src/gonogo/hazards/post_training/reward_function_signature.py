@@ -1,8 +1,7 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 _ALWAYS_PASSED = ("prompts", "completions", "completion_ids")
 

@@ -1,6 +1,5 @@
 from gonogo.evidence.config.model import read_model_config
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 
 class TeacherStudentVocabSizesDiffer(LoggedHazard):

@@ -1,6 +1,5 @@
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, Severity, translated
 
 
 class Mxfp4WeightsNotTrainable(LoggedHazard):

@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 _TRAINER_CLASSES = (
     "transformers.Trainer",

@@ -1,7 +1,6 @@
 from gonogo.evidence.failure.message import parse_shape_sizes
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.log_rule import LoggedHazard, log_mentions
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Pattern, Text
 
 _QUANTIZATION_PATTERN = Pattern(r"(?i)nvfp4|mxfp4|\bawq\b|gptq|[-_]int[48]\b|bnb-4bit|[-_]4bit|w4a16|quantized")
 

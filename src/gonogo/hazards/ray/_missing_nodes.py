@@ -1,7 +1,6 @@
 """Tells whether the GPUs that Ray lacks are those of whole nodes, which means that a node has not joined."""
 
-from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Pattern
+from gonogo.hazards.rule import FailureLog, Pattern
 
 TOO_FEW_GPUS_PATTERN = Pattern(
     r"Total available (?:GPU|NPU|device)s? (?P<free>\d+)(?:\.\d+)? is less than total desired \w+ (?P<asked>\d+)"

@@ -1,7 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.ray._missing_nodes import TOO_FEW_GPUS_PATTERN, are_whole_nodes_missing
-from gonogo.hazards.rule import Certainty, Pattern, translated
+from gonogo.hazards.rule import Certainty, FailureLog, LineMatch, LoggedError, LoggedHazard, Pattern, Sign, translated
 
 
 class RayClusterNotJoined(LoggedHazard):

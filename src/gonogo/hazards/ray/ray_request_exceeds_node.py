@@ -1,7 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.ray._missing_nodes import are_whole_nodes_missing
-from gonogo.hazards.rule import Certainty
+from gonogo.hazards.rule import Certainty, FailureLog, LineMatch, LoggedError, LoggedHazard, Sign
 
 
 class RayRequestExceedsNode(LoggedHazard):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Field, Launch, Run, Span
+from gonogo.hazards.rule import Field, Launch, Run, Span, whole_number
 
 _VERL_PROGRAMS = ("verl.trainer.main_ppo", "verl/trainer/main_ppo.py")
 _DEFAULTS = {

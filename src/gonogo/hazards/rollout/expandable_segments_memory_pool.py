@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocation_option
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run
 
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 

@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import uses_rollout_server
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run
 
 
 class HttpProxyHidesRolloutServer(LoggedHazard):

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, LoggedError, Pattern
 
 _ADAPTER_NAMES_PATTERN = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
 _SHAPE_PATTERN = Pattern(r"(?i)\bdimensions?\b|\bshapes?\b|size mismatch|\b\d-?D tensor")

@@ -1,6 +1,5 @@
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import find_verl_launch
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 
 class RolloutBatchedTokensBelowModelLen(LoggedHazard):

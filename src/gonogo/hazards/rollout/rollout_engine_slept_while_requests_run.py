@@ -1,6 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Pattern
+from gonogo.hazards.rule import Certainty, FailureLog, LineMatch, LoggedError, LoggedHazard, Pattern, Sign
 
 _ASLEEP_PATTERN = Pattern(r"to fall asleep|POST /sleep|Sleep mode freed|CuMemAllocator: sleep freed")
 _WAKE_UP_PATTERN = Pattern(r"to wake up|POST /wake_up")

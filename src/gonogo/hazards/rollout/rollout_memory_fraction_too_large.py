@@ -4,8 +4,7 @@ from gonogo.evidence.rehearsal.completions import COMPLETION_LENGTH_HINT, is_com
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
-from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Pattern, RehearsalRecord, Sign, Text, translated
 
 _TRAINER_FRAMES = (
     "trl/trainer",

@@ -3,8 +3,7 @@ from collections.abc import Iterator
 from gonogo.evidence.patterns import lazy_compile
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated
 
 _STARTS_ROLLOUT_SERVER_PATTERN = lazy_compile(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
 _VISIBLE_DEVICES_PATTERN = lazy_compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")

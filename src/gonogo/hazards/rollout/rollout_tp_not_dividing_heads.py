@@ -1,9 +1,7 @@
 from gonogo.evidence.config.model import read_model_config
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.divisors import smallest_divisors_text
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import find_verl_launch
-from gonogo.hazards.rule import Findings, Launch, Run, translated
+from gonogo.hazards.rule import Findings, Launch, LoggedHazard, Run, translated, whole_number
 
 
 class RolloutTpNotDividingHeads(LoggedHazard):

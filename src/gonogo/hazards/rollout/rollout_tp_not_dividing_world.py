@@ -1,8 +1,6 @@
-from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.divisors import smallest_divisors_text
-from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocation_option, find_verl_launch
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Launch, LoggedHazard, Run, translated, whole_number
 
 
 class RolloutTpNotDividingWorld(LoggedHazard):

@@ -1,5 +1,4 @@
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, LoggedHazard, Run, translated
 
 
 class VllmV1EngineUnsupported(LoggedHazard):

@@ -1,8 +1,7 @@
 import ast
 
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, Text, translated
 
 _MODEL_ATTRIBUTES = (
     "generate",

@@ -1,8 +1,7 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import is_engine, source_text
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text, translated
 
 
 class DsBackwardPastEngine(Hazard):

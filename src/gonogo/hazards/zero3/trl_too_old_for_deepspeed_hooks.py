@@ -1,6 +1,5 @@
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Findings, Run, Script
+from gonogo.hazards.rule import Findings, LoggedHazard, Run, Script
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 
 

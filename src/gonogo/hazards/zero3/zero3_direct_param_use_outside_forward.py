@@ -1,6 +1,5 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.hazards.facts.zero_usage import (
     dotted_name_or_empty,
@@ -14,7 +13,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, Run, Script, Text, translated
 from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 
 _MATMUL_FUNCTIONS = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")

@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LoggedError, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._online_trainers import gathering_trainers
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line, is_under_zero3
 

@@ -1,6 +1,5 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import (
     is_inside_module_class,
     is_under_zero_condition,
@@ -8,7 +7,7 @@ from gonogo.hazards.facts.zero_usage import (
     source_text,
     stage_span,
 )
-from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 

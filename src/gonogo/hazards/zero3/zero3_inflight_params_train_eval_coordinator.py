@@ -1,6 +1,5 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import stage_span
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
+from gonogo.hazards.rule import DeepSpeedConfig, FailureLog, Findings, Hazard, Run, translated
 from gonogo.hazards.zero3._inflight import InflightCause, find_inflight_error
 
 

@@ -1,9 +1,8 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten_exception_message
 from gonogo.hazards.facts.zero_usage import is_behind_option, is_under_zero_condition, stage_span
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
+from gonogo.hazards.rule import Call, Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import is_zero3_configured_at, model_loads
 from gonogo.hazards.zero3._zero3_in_log import find_error_or_line
 

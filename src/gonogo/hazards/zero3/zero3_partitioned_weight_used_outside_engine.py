@@ -1,6 +1,5 @@
 import ast
 
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_usage import (
     TRAINERS,
     dotted_name_or_empty,
@@ -8,7 +7,7 @@ from gonogo.hazards.facts.zero_usage import (
     is_under_zero_condition,
     stage_span,
 )
-from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import FailureLog, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._loading import assigned_variable, is_passed_to, is_zero3_configured_at, model_loads
 

@@ -1,8 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
-from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
+from gonogo.hazards.rule import Certainty, Findings, LoggedHazard, Run, Script, translated
 
 _UNWRAPPED = ("accelerate.Accelerator.unwrap_model", "accelerate.utils.extract_model_from_parallel")
 _GIVE_ENGINE = translated(

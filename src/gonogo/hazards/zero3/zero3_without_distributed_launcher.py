@@ -1,8 +1,7 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, translated
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, translated, whole_number
 from gonogo.hazards.zero3._empty_parameter_uses import EmptyParameterCause, find_empty_parameter_uses
 from gonogo.hazards.zero3._zero3_in_log import find_error_or_line, is_single_process
 

@@ -1,7 +1,6 @@
-from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, frame_spans, nested_value
 from gonogo.hazards.facts.zero_usage import is_under_zero_condition, stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _GRADIENT_PARTITIONING_FUNCTION = "initialize_gradient_partitioning_data_structures"
 

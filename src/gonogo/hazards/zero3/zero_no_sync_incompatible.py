@@ -1,8 +1,7 @@
-from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_framework import uses_trainer
 from gonogo.hazards.facts.zero_usage import is_engine, source_text, stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Script, translated, whole_number
 from gonogo.hazards.zero3._zero3_in_log import find_error_or_line
 
 _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")

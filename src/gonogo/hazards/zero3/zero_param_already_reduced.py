@@ -1,5 +1,4 @@
-from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script
+from gonogo.hazards.rule import Certainty, FailureLog, Findings, Hazard, LineMatch, LoggedError, Run, Script
 from gonogo.hazards.zero3._checkpointing import double_recomputation_findings
 from gonogo.hazards.zero3._zero3_in_log import find_cut_traceback, find_error_or_line
 

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _NO_PYARROW = translated("{path} is a Parquet file, and generating one needs pyarrow: pip install pyarrow")
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gonogo.evidence.paths import is_folder
 from gonogo.evidence.published.models import PublishedModel, published_model
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.packages.places import cache_folder
 

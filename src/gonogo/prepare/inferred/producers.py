@@ -12,8 +12,7 @@ from pathlib import Path
 from gonogo.evidence.prepared import FOLDER
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 
 _WRITERS = (

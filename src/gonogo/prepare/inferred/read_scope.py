@@ -9,7 +9,7 @@ from pathlib import Path
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 _SCOPES = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -22,8 +22,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installers import FOLDER, installer_environment, pip_command

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name as canonical
 from packaging.version import Version
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.prepare.packages.cache import (
     PackageNotInstallable,
     cached_or_installed_folder,

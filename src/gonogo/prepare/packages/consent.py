@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.prepared import FOLDER, OF
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.words import size
 from gonogo.prepare.packages.places import state_folder
 from gonogo.prepare.packages.resolving import ResolvedPackage

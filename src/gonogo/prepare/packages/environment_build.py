@@ -21,8 +21,7 @@ from packaging.version import Version
 import gonogo
 from gonogo.confinement.trees import remove_tree
 from gonogo.evidence.environment.compatibility import torch_pinned_releases
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.packages.addresses import PACKAGE_NOT_INSTALLED, describe_package_url, fetch_from_urls
 from gonogo.prepare.packages.building import BUILD_PACKAGES
 from gonogo.prepare.packages.consent import PlannedInstall

@@ -31,8 +31,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gonogo.evidence.prepared import FOLDER
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.packages.addresses import (
     PACKAGE_NOT_INSTALLED,
     POSSIBLY_FROM_OTHER_URL,

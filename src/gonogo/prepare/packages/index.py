@@ -8,8 +8,7 @@ import subprocess
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.prepare.packages.installers import FOLDER, installer_environment, pip_command
 
 _LISTING_TIMEOUT = 180.0

@@ -16,8 +16,7 @@ from packaging.utils import canonicalize_name
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, needs_cuda
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.packages.installers import installer_environment, pip_settings
 from gonogo.prepare.packages.places import Say
 

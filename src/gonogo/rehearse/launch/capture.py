@@ -20,8 +20,7 @@ from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import shorten_command
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed_text
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedProgram, all_launchers

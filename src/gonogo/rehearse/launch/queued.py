@@ -18,8 +18,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, local_path_of_mount, 
 from gonogo.evidence.launch.manifest import is_manifest, parse_workloads, template_note
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.rehearse.request import RehearsalRequest
 
 _GPU_BY_ACCELERATOR = {

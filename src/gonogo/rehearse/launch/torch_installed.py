@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.install import install_hint
 from gonogo.prepare.packages import installed_version
 from gonogo.prepare.packages.names import OLDEST_TORCH

@@ -15,8 +15,7 @@ from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.rehearsal.chain import ChainedException, exception_chain, package_of_file
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.environment_mismatch import API_ERROR_PATTERN, DISTRIBUTION_BY_MODULE
 

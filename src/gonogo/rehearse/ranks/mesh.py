@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gonogo.evidence.script.identifiers import split_identifier
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.rehearse.launch.launch import ResolvedLaunch
 
 MESH = "mesh"

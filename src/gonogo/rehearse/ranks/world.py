@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.environment.hardware import Machine, parse_machine, requested_nodes
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.rehearse.launch.launch import (
     MAX_RANKS_PER_NODE,
     UNSPECIFIED_GPU_COUNT,

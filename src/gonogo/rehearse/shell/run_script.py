@@ -21,8 +21,7 @@ from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import SHELLS, shorten_command
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.rehearse.launch.launch import LaunchMachine
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession

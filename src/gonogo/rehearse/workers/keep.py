@@ -14,8 +14,7 @@ from gonogo.confinement.trees import copy_with_holes, data_segments
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.redaction import Redactor
 from gonogo.rehearse.workers.workers import Assignment
 

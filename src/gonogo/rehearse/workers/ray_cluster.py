@@ -11,8 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.install import install_hint
 from gonogo.rehearse.workers.ray_pool import RayPool
 

@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks
 from gonogo.rehearse.workers.ray_rank import run_rank

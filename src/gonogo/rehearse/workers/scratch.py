@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from gonogo.confinement.trees import remove_tree
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _MIN_FREE = 32 << 20
 

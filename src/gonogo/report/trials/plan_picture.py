@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.trials.planned import Plan, StrategySummary, StrategyTooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, UserError, Verdict, translated
 from gonogo.hazards.index import all_hazards
 from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installed import installed_version

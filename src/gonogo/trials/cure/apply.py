@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.finding import Report, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Report, UserError, translated
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.cure.cure import CureResult
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gonogo.check.fixes import apply_edits_to, unified_diff
-from gonogo.finding import Edit, Text
-from gonogo.finding.errors import UserError
+from gonogo.finding import Edit, Text, UserError
 
 COMMAND_FILE = ".gonogo-command.sh"
 """The script that holds a typed command in the copy, so that its options and variables can be edited like a file."""

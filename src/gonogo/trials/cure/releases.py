@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gonogo.finding import Finding, Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Finding, Text, UserError, translated
 from gonogo.hazards.index import all_hazards
 from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installed import installed_version

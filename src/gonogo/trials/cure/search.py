@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, UserError, Verdict, translated
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, candidate_from_fix
 from gonogo.trials.cure.invariants import explain_changed_training

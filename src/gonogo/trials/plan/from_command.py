@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.evidence.config.training_defaults import training_defaults
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.trials.plan.strategy import TuningMethod
 from gonogo.trials.plan.task.settings import TaskOptions
 from gonogo.trials.plan.task.task_from_command import task_options_from

@@ -16,8 +16,7 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
 from gonogo.trials.plan.cache import cache_answer, measurement_key, read_cached_answer

@@ -13,8 +13,7 @@ from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import parse_instance_type
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.finding.trials import planned
 
 MAX_SLOWDOWN = 2.0

@@ -15,7 +15,7 @@ from gonogo.evidence.environment.hardware import PeakSpeed, find_accelerator
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.rehearsal.work import PhaseWork, parse_collective_key
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.trials.plan.roofline import NETWORK_BYTES_PER_SECOND, collective_seconds, step_time
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 

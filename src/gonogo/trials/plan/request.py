@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.environment.hardware import Machine, parse_machine, parse_memory_size, requested_nodes
 from gonogo.evidence.paths import exists, expand_user, is_file, read_bytes
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.generated.published_folder import find_published_folder, published_source_text
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import SHARDINGS, TUNING_METHODS, Sharding, TuningMethod

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter

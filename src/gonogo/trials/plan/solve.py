@@ -13,8 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
 from gonogo.trials.plan.choice import Choice, estimate_by_formula, estimate_from_peak, usable_gpu_memory
 from gonogo.trials.plan.closed_form import NO_CALIBRATION

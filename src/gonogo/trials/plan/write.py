@@ -10,8 +10,7 @@ from typing import Any
 
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import (

@@ -14,8 +14,7 @@ from gonogo.check.findings import check
 from gonogo.check.settings import read_settings as settings_of
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Edit, Report, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Edit, Report, UserError, translated
 from gonogo.finding.rehearsal import AlsoRehearsed, ChangedSetting, Rehearsal, downsample_timeline
 from gonogo.rehearse.answer import was_interrupted
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus

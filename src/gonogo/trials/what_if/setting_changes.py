@@ -7,8 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.field import whole_number
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, read_size_setting
 from gonogo.trials.cure.setting_edits import set_argument, set_zero
 from gonogo.trials.plan.from_command import LENGTHS

@@ -12,8 +12,7 @@ from accelerate.utils import dataclasses as accelerate_settings
 from transformers import modeling_utils
 from transformers.integrations import deepspeed as hf_deepspeed
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.virtual.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.measuring.depth import layer_count, layer_period
 from gonogo.virtual.measuring.jobs import EngineFacts, ModelFacts

@@ -21,7 +21,7 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
 from gonogo.evidence.rehearsal.record import bytes_by_category
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, PhasePeak
 
 

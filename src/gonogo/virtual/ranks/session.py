@@ -34,8 +34,8 @@ from gonogo.evidence.rehearsal.record import (
     UnsupportedPart,
 )
 from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.finding import UserError
 from gonogo.finding.as_run import AsRun
-from gonogo.finding.errors import UserError
 from gonogo.virtual import operands, private
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import Peers, PeerStepLimitReached, RanksDiverged, worker_connection

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.rehearsal.record import GUESSED_BATCH_ASSUMPTION
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import LocatedModel
 

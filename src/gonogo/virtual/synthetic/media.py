@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import nested_configs
 

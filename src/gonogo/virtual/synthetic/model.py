@@ -8,8 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _TASK_MAPPINGS = (
     "MODEL_FOR_MULTIMODAL_LM_MAPPING",

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.evidence.published.models import published_model
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.finding.remedy import Reason, prepare_launch, run_command
 from gonogo.virtual.lookups.failed_lookups import is_folder_here, record_probe
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
 from gonogo.virtual.weights.model_folders import WEIGHT_FILE_NAMES, MissingModelError, read_json

@@ -14,8 +14,7 @@ from gonogo.evidence.rehearsal.record import (
     FIRST_RANK_HOLDS_ASSUMPTION,
     FIRST_RANK_READS_ASSUMPTION,
 )
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 from gonogo.virtual.fsdp_loading import first_rank_alone_reads
 from gonogo.virtual.lookups.failed_lookups import is_file_here
 from gonogo.virtual.patching.after_import import after_import

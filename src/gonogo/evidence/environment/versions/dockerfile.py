@@ -16,7 +16,7 @@ from gonogo.evidence.environment.versions.listing import (
 from gonogo.evidence.environment.versions.requirements import read_index_option, read_requirement, read_requirements
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 _INSTALL_COMMAND_PATTERN = (
     r"\b(?:pip[\d.]*|uv[ \t]+pip|python[\d.]*[ \t]+-m[ \t]+pip|(?:conda|mamba|micromamba))[ \t]+"

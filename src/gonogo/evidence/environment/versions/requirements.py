@@ -19,8 +19,7 @@ from gonogo.evidence.environment.versions.listing import (
 )
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import Text, UserError, translated
 
 _MAX_DEPTH = 10
 _MAX_LINE_LENGTH = 20_000

@@ -17,7 +17,7 @@ from gonogo.evidence.environment.versions.listing import (
 )
 from gonogo.evidence.environment.versions.requirements import read_requirement, read_requirements
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError
 
 _CONTROL_FLOW_PATTERN = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
 """In a script with control flow, it is unknown which lines are executed."""

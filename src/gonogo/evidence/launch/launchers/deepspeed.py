@@ -26,8 +26,7 @@ from gonogo.evidence.launch.launchers.hostfile import (
     parse_include_filter,
 )
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 
 _FROM_HOSTFILE = translated("counted in the hostfile {path}")
 _HOSTFILE_UNREADABLE = translated("the hostfile {path} can't be read on this machine")

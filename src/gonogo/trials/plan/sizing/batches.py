@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
 

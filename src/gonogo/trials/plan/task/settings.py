@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.finding import translated
-from gonogo.finding.errors import UserError
+from gonogo.finding import UserError, translated
 from gonogo.trials.plan.task.kinds import KINDS, TASKS, Reference, Task, TaskKind
 from gonogo.trials.plan.task.rollout import ENGINES, Where
 
