@@ -86,9 +86,9 @@ def rehearse_command(
         timeout=timeout,
         env=tuple(env),
     )
-    say = progress_line_printer(language)
+    report_progress = progress_line_printer(language)
     with live_display(language) as shown:
-        _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
+        _, report = prepare_and_rehearse(request, shown or (lambda status: report_progress(status.activity)))
     return _displayed_report(
         report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env))
     )

@@ -125,8 +125,8 @@ def _condition_holds(script: Script, test: ast.expr, run: Run) -> bool | None:
         )
     if _depends_on_rank(test) or _tests_step_count(test):
         return True
-    if run.uses_deepspeed and (asked := _tests_for_deepspeed(test)) is not None:
-        return asked
+    if run.uses_deepspeed and (requested := _tests_for_deepspeed(test)) is not None:
+        return requested
     name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
     return run.arguments.get(name).truth if name else None
 

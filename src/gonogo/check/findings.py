@@ -201,8 +201,8 @@ class _HazardHandlers:
         found = self._call_handler(hazard, hazard.in_environment, run.environment, run)
         if any(finding.certainty is Certainty.CERTAIN for finding in found):
             for other in run.in_alternative_environments():
-                told = self._call_handler(hazard, hazard.in_environment, other.environment, other)
-                found = downgrade_other_declarations(found, other.environment.sources[0].en, told)
+                as_declared = self._call_handler(hazard, hazard.in_environment, other.environment, other)
+                found = downgrade_other_declarations(found, other.environment.sources[0].en, as_declared)
         return found
 
     def _call_handler(
@@ -214,15 +214,15 @@ class _HazardHandlers:
             if len(found) > _MAX_FINDINGS:
                 self._cut.add(hazard.name)
                 found = found[:_MAX_FINDINGS]
-            told = (
+            declared_run = (
                 run.with_declared_environment()
                 if any(finding.certainty is not Certainty.POSSIBLE for finding in found)
                 else None
             )
             return (
                 found
-                if told is None
-                else downgrade_assumed_versions(found, list(islice(handler(evidence, told), _MAX_FINDINGS)))
+                if declared_run is None
+                else downgrade_assumed_versions(found, list(islice(handler(evidence, declared_run), _MAX_FINDINGS)))
             )
         except Exception as error:
             if os.environ.get("GONOGO_DEBUG"):

@@ -566,8 +566,8 @@ def main() -> None:
     """Entry point of the ``gonogo`` command."""
     with exit_statuses(language_of_locale(os.environ)):
         sys.argv[1:] = _with_language_option_after_command(sys.argv[1:])
-        words, asked = _extract_language_option(sys.argv[1:])
-        language = choose_language(asked, os.environ)
+        words, requested = _extract_language_option(sys.argv[1:])
+        language = choose_language(requested, os.environ)
         if (
             overview.asks_for_overview(words) and "_GONOGO_COMPLETE" not in os.environ
         ):  # a shell requests its completion script
@@ -636,9 +636,9 @@ def translate_help(command: Any, language: str) -> None:
     chinese = option_help_in_chinese()
     command.epilog = None  # the exit statuses, which are documented in Chinese elsewhere
     for parameter in command.params:
-        said = getattr(parameter, "help", None)
-        if isinstance(said, str):
-            parameter.help = chinese.get(said, said)
+        help_text = getattr(parameter, "help", None)
+        if isinstance(help_text, str):
+            parameter.help = chinese.get(help_text, help_text)
 
 
 def option_help_in_chinese() -> dict[str, str]:

@@ -77,9 +77,9 @@ def doctor(lang: Lang = None) -> None:
         found = requirement_statuses()
         page = Page(sys.stdout, colour=should_use_colour(sys.stdout))
         for line in found:
-            said = (_YES if line.here else _NO).in_language(language)
+            text = (_YES if line.here else _NO).in_language(language)
             mark = StyledText.assemble(
-                (f"{line.name.in_language(language):<9} ", "bold"), (said, "green" if line.here else "red")
+                (f"{line.name.in_language(language):<9} ", "bold"), (text, "green" if line.here else "red")
             )
             mark.append(f"  {line.what.in_language(language)}")
             page.line(mark.append(f"  ({line.needed_for.in_language(language)})", "dim"), wrap=False)
@@ -124,11 +124,11 @@ def _network_status() -> RequirementStatus:
 
     label = translated("network")
     index = os.environ.get("UV_INDEX_URL") or os.environ.get("PIP_INDEX_URL") or f"https://{_DEFAULT_INDEX_HOST}/simple"
-    asked = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or index)
-    host = asked.hostname or _DEFAULT_INDEX_HOST
+    requested = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or index)
+    host = requested.hostname or _DEFAULT_INDEX_HOST
     try:
         with socket.create_connection(
-            (host, asked.port or (80 if asked.scheme == "http" else 443)), _CONNECT_TIMEOUT_SECONDS
+            (host, requested.port or (80 if requested.scheme == "http" else 443)), _CONNECT_TIMEOUT_SECONDS
         ):
             return RequirementStatus(label, True, _HOST_REACHABLE.format(host=host), _NEEDS_NETWORK)
     except (OSError, ValueError):

@@ -51,15 +51,15 @@ def gpus(
 
         check_page_format(format_)
         check_writable(output)
-        asked = (name or "").lower()
+        requested = (name or "").lower()
         instances = [
-            one for one in all_instance_types() if asked in f"{one.name}\n{one.provider}\n{one.accelerator}".lower()
+            one for one in all_instance_types() if requested in f"{one.name}\n{one.provider}\n{one.accelerator}".lower()
         ]
         used = {instance.accelerator for instance in instances}
         accelerators = [
             one
             for one in all_accelerators()
-            if asked in "\n".join((one.name, one.product, *one.aliases)).lower() or (asked and one.name in used)
+            if requested in "\n".join((one.name, one.product, *one.aliases)).lower() or (requested and one.name in used)
         ]
         if not accelerators and not instances:
             raise UserError(

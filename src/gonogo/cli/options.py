@@ -252,9 +252,9 @@ def typed_options(
             typed.append((parameter.opts[0] if value else parameter.secondary_opts[0],))
             continue
         for one in value if isinstance(value, list | tuple) else (value,):
-            said = f"{one:g}" if isinstance(one, float) else str(one)
+            text = f"{one:g}" if isinstance(one, float) else str(one)
             option = parameter.opts[0]
-            typed.append((f"{option}={said}",) if said.startswith("-") else (option, said))
+            typed.append((f"{option}={text}",) if text.startswith("-") else (option, text))
     return tuple(typed)
 
 

@@ -146,7 +146,7 @@ def plan(
 
         words, command = split_at_dashes(arguments or [])
         gpus, nodes, host_memory = _machine_options(command, gpus, nodes, host_memory)
-        asked = PlanOptions(
+        requested = PlanOptions(
             model=_single_model(words),
             gpus=gpus,
             nodes=nodes,
@@ -161,7 +161,7 @@ def plan(
             sharding=sharding,
             task=TaskOptions(task, prompt_len, completion_len, generations, beta, teacher, reward_model, engine),
         )
-        request, notes = build_plan_request(asked, read_training_command(command) if command else None)
+        request, notes = build_plan_request(requested, read_training_command(command) if command else None)
         check_model(request.model, request.name)
         if request.task is not None and request.task.beside is not None:
             check_model(request.task.beside, request.task.beside_name)
@@ -175,11 +175,15 @@ def plan(
         check_packages(request.tune, "sft" if request.task is None else request.task.task)
         with (
             scratch_folder() as scratch,
-            _progress_display(language) as (say, on_done),
+            _progress_display(language) as (report_progress, on_done),
             Meter(request, scratch, on_done) as meter,
         ):
             try:
-                found = search(request, meter, say) if unknown is None else solve_for(unknown, request, meter, say)
+                found = (
+                    search(request, meter, report_progress)
+                    if unknown is None
+                    else solve_for(unknown, request, meter, report_progress)
+                )
             except NotMeasured as error:
                 raise UserError(translated("can't build {name}: {why}").format(name=request.name, why=error)) from error
         if write is not None:

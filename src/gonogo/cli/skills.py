@@ -42,8 +42,8 @@ def skills(
             publish_text(lambda stream: stream.write(skill_text(language)), None)
         elif action == "install":
             path, is_new = install_skill(skill_text(language), target, install_globally=everywhere, force=force)
-            said = translated("wrote {path}") if is_new else translated("{path} already exists")
-            typer.echo(said.format(path=path).in_language(language))
+            text = translated("wrote {path}") if is_new else translated("{path} already exists")
+            typer.echo(text.format(path=path).in_language(language))
         else:
             raise UserError(translated("gonogo skills {action}: must be install or show").format(action=repr(action)))
 

@@ -109,8 +109,8 @@ def program_environment(
     UserError for an ``--env`` with an invalid name, or with a variable that is not set.
     """
     by_option, given = _parse_env_options(env_options, environ)
-    asked = {name for name in environ if not _is_passed_by_default(name) and name not in by_option}
-    in_texts = _variables_mentioned(texts, asked) if asked else set()
+    requested = {name for name in environ if not _is_passed_by_default(name) and name not in by_option}
+    in_texts = _variables_mentioned(texts, requested) if requested else set()
     environment: dict[str, str] = {}
     replaced: dict[str, str] = {}
     for name, value in environ.items():

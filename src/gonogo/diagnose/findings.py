@@ -58,9 +58,9 @@ def complete_setup(known_setup: Setup, files: StaticFindings) -> Setup:
     launched = [run for run in files.runs if run.launch is not None]
     if len(launched) != 1:
         return known_setup
-    told = _setup_from_run(launched[0])
+    setup = _setup_from_run(launched[0])
     unknown = {
-        name: getattr(told, name)
+        name: getattr(setup, name)
         for name in ("deepspeed_config", "deepspeed_config_text", "launch", "script")
         if not getattr(known_setup, name)
     }

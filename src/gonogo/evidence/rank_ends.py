@@ -28,13 +28,13 @@ class RankFailure(msgspec.Struct, frozen=True):
     @property
     def frames(self) -> Iterator[Frame]:
         """The frames of all exceptions of the chain."""
-        for told in self.chain:
-            yield from told.frames
+        for exception in self.chain:
+            yield from exception.frames
 
     @property
     def message(self) -> str:
         """The messages of all exceptions of the chain."""
-        return "\n".join(f"{told.type}: {told.message}" for told in self.chain)
+        return "\n".join(f"{exception.type}: {exception.message}" for exception in self.chain)
 
 
 def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
@@ -49,10 +49,10 @@ def rank_failures_in_record(record: RehearsalRecord) -> tuple[RankFailure, ...]:
     ]
     if (divergence := record.divergence) is not None:
         sides = divergence.earlier or divergence.sides
-        told = tuple(ChainedException("", "", side.call.frames) for side in sides if side.call is not None)
+        calls = tuple(ChainedException("", "", side.call.frames) for side in sides if side.call is not None)
         diverged = {rank for side in divergence.sides for rank in side.ranks}
         diverged |= {rank.rank for rank in record.ranks if rank.outcome == "diverged"}
-        ends.append(RankFailure(tuple(sorted(diverged)), told))
+        ends.append(RankFailure(tuple(sorted(diverged)), calls))
     return tuple(ends)
 
 

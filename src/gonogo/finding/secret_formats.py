@@ -117,8 +117,8 @@ def _secret_likelihood(name: str) -> tuple[SecretLikelihood, bool]:
     if not words or words[-1] in _LOCATION_WORDS:
         return "never", False
     if words[-1] in _SETTING_WORDS or not _PLURAL.isdisjoint(words):
-        said = always or not (_LIKELY_SECRET_WORDS | _PLURAL).isdisjoint(words)
-        return ("when random" if said else "never"), always
+        stated = always or not (_LIKELY_SECRET_WORDS | _PLURAL).isdisjoint(words)
+        return ("when random" if stated else "never"), always
     if always:
         return "always", True
     return ("never" if _LIKELY_SECRET_WORDS.isdisjoint(words) else "mostly"), False

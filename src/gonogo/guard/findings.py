@@ -73,14 +73,14 @@ def _findings_in_exceptions(run: GuardedRun) -> Iterator[Finding]:
     for failed in failed_ranks(record):
         if set(failed.ranks) <= explained:
             continue
-        told = _root_cause_in_traceback(run, failed)
-        if told is not None and told.certainty is not Certainty.POSSIBLE:
-            yield told
+        root_cause = _root_cause_in_traceback(run, failed)
+        if root_cause is not None and root_cause.certainty is not Certainty.POSSIBLE:
+            yield root_cause
             continue
         fallbacks = [finding for finding in general if set(finding.ranks) & set(failed.ranks)][:1]
         yield from fallbacks
-        if told is not None and all(one.hazard == "program-raises" for one in fallbacks):
-            yield told
+        if root_cause is not None and all(one.hazard == "program-raises" for one in fallbacks):
+            yield root_cause
 
 
 def _root_cause_in_traceback(run: GuardedRun, failed_group: FailedRanks) -> Finding | None:
@@ -101,8 +101,10 @@ def _root_cause_in_traceback(run: GuardedRun, failed_group: FailedRanks) -> Find
 
 def _unexplained_ranks(first_deaths: list[RankDeath], findings: list[Finding]) -> set[int]:
     explain = {hazard.name for hazard in all_hazards() if hazard.explains_failure or hazard.consequence}
-    told = {rank for one in findings if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks}
-    return {death.rank for death in first_deaths} - told
+    explained_ranks = {
+        rank for one in findings if one.severity is Severity.ERROR and one.hazard in explain for rank in one.ranks
+    }
+    return {death.rank for death in first_deaths} - explained_ranks
 
 
 def _downgrade_survived(run: GuardedRun, finding: Finding) -> Finding:
@@ -122,12 +124,12 @@ def _sorted_findings(findings: list[Finding], first_deaths: list[RankDeath]) -> 
         ranks = set(finding.ranks)
         return finding.severity is Severity.ERROR and bool(ranks) and bool(ranks & set(time)) and not ranks & root
 
-    told: list[Finding] = []
+    reported: list[Finding] = []
     for finding in findings:
         certainty = Certainty.POSSIBLE if follows_root_failure(finding) else finding.certainty
-        told.append(replace(finding, certainty=certainty))
-    told.sort(key=lambda finding: min((time.get(rank, earliest) for rank in finding.ranks), default=earliest))
-    return sorted_findings(_deduplicate_findings(told))
+        reported.append(replace(finding, certainty=certainty))
+    reported.sort(key=lambda finding: min((time.get(rank, earliest) for rank in finding.ranks), default=earliest))
+    return sorted_findings(_deduplicate_findings(reported))
 
 
 def _deduplicate_findings(findings: list[Finding]) -> list[Finding]:

@@ -240,18 +240,18 @@ class Hazard:
         )
 
     def divergence_finding(
-        self, divergence: RankDivergence, telling: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
+        self, divergence: RankDivergence, side: Side, *, cure: Text | tuple[Text, ...], reason: Text | None = None
     ) -> Finding:
         """A finding about diverging ranks: what each does, why, and the result; ``telling``'s call comes first."""
         from gonogo.evidence.rehearsal.divergence_text import describe_divergence, divergence_spans
 
-        call = telling.call
+        call = side.call
         parameters = call.parameters if call is not None else ()
         return self.finding(
-            describe_divergence(divergence, telling, reason),
+            describe_divergence(divergence, side, reason),
             certainty=divergence.certainty,
             cure=cure,
-            spans=divergence_spans(divergence, telling),
+            spans=divergence_spans(divergence, side),
             ranks=divergence.ranks,
             module=call.module if call is not None else None,
             parameter=next((name for name in parameters if not name.startswith("#")), None),

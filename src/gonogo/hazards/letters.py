@@ -60,16 +60,16 @@ def literals_of_pattern(pattern: Pattern) -> LogLiterals:
 
 def _literals_of_sequence(parts: Iterable[Any]) -> LogLiterals | None:
     """The most selective literals among those of the parts, all of which must match; None if there are none."""
-    runs, told = [""], []
+    runs, reported = [""], []
     for kind, what in parts:
         letter = _single_character(kind, what)
         if letter:
             runs[-1] += letter
         elif kind is not kinds.AT:  # an anchor consumes no character
             runs.append("")
-            told.append(_literals_of_part(kind, what))
-    told += [LogLiterals({run.casefold()}) for run in runs if _byte_length(run) >= MIN_LITERAL_BYTES]
-    return max((words for words in told if words), key=_selectivity, default=None)
+            reported.append(_literals_of_part(kind, what))
+    reported += [LogLiterals({run.casefold()}) for run in runs if _byte_length(run) >= MIN_LITERAL_BYTES]
+    return max((words for words in reported if words), key=_selectivity, default=None)
 
 
 def _single_character(kind: Any, argument: Any) -> str:
@@ -122,13 +122,13 @@ def _declared_literals(hazard: Hazard) -> LogLiterals:
 
 def literals_of_sign(sign: Sign) -> LogLiterals:
     """Literals, one of which is in everything that shows the sign."""
-    told = (
+    literals = (
         [longer_fragments(sign.cut)] if sign.cut else [literals_of_pattern(sign.says)] if sign.says is not None else []
     )
-    told += [_to_log_literals(group) for group in sign.frames]
+    literals += [_to_log_literals(group) for group in sign.frames]
     if sign.types and not sign.lines and "" not in sign.types:
-        told.append(_to_log_literals(sign.types))
-    return max(told, key=_selectivity, default=MATCHES_ANY_LOG)
+        literals.append(_to_log_literals(sign.types))
+    return max(literals, key=_selectivity, default=MATCHES_ANY_LOG)
 
 
 def longer_fragments(places: Iterable[tuple[str, str]]) -> LogLiterals:
@@ -190,11 +190,11 @@ class _LiteralCollector(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-        says = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
+        text = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
         if name == "super":
             self._found |= _declared_literals(self._hazard)
-        elif name == "errors_of" and says:
-            self.visit(says[0])  # its message decides, whatever the type
+        elif name == "errors_of" and text:
+            self.visit(text[0])  # its message decides, whatever the type
         elif name in _TEXT_FUNCTIONS:
             self.visit(called)
         else:

@@ -160,14 +160,14 @@ def _fill_placeholders(text: Text, words: dict[str, str]) -> Text:
     return text.format(**words) if words else text
 
 
-def match_in_evidence(says: Pattern | None, evidence: Evidence) -> Match | None:
+def match_in_evidence(text: Pattern | None, evidence: Evidence) -> Match | None:
     """The match of the pattern in the evidence."""
-    if says is None:
+    if text is None:
         return None
     if not isinstance(evidence, LoggedError):
-        return says.search(collapse_whitespace(evidence.text))
+        return text.search(collapse_whitespace(evidence.text))
     message = evidence.flat_message
-    return says.search(message) or says.search(f"{evidence.type}: {message}")
+    return text.search(message) or text.search(f"{evidence.type}: {message}")
 
 
 def log_mentions(log: FailureLog, pattern: Pattern) -> bool:

@@ -194,19 +194,19 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
     def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
         """Translate msgspec's error about the head into one about the page, and raise it."""
         at = _AT_PATTERN.search(message)
-        where, said = (at[1], message[: at.start()]) if at else ("", message)
-        named = re.search(r"`(\w+)`", said)
-        if named and said.startswith("Object missing"):
+        where, text = (at[1], message[: at.start()]) if at else ("", message)
+        named = re.search(r"`(\w+)`", text)
+        if named and text.startswith("Object missing"):
             self.refuse(
                 ".".join(filter(None, (where, named[1]))), translated("this key is missing: add it to the page's head")
             )
-        if named and said.startswith("Object contains unknown"):
+        if named and text.startswith("Object contains unknown"):
             known = _keys_at(kind, where)
             self.refuse(
                 ".".join(filter(None, (where, named[1]))),
                 translated("a page has no such key here; the known keys are {known}").format(known=", ".join(known)),
             )
-        self.refuse(where, translated("{said}: correct the value").format(said=said))
+        self.refuse(where, translated("{said}: correct the value").format(said=text))
 
 
 def parse_toml(text: str) -> dict[str, Any]:

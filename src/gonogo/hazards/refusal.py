@@ -40,9 +40,9 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The error or line that shows it, and how certain it is: at most possible if the program doesn't train."""
         at_most = Certainty.POSSIBLE if is_outside_training(log) else self.certainty
         for error in log.errors:
-            said = f"{error.type}: {error.flat_message}"
-            if self.says.search(said) is not None:
-                return (error, at_most) if self.matches(said) else None
+            text = f"{error.type}: {error.flat_message}"
+            if self.says.search(text) is not None:
+                return (error, at_most) if self.matches(text) else None
         for line in _lines_with_refusals(log, len(_KNOWN)):
             if self.matches(line.text):
                 return line, Certainty.LIKELY if at_most is Certainty.CERTAIN else at_most

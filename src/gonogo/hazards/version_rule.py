@@ -156,8 +156,8 @@ class BelowMinimumVersion(Hazard):
         sure = environment.within("transformers", self.sure_from)
         certainty = certainty_of_package_versions(environment, run, "transformers", self.package)
         for row in requirements_of_package(environment, "transformers"):
-            asked = row.requires.get(self.package, "").split(",")
-            lowest = next((one for one in asked if one.startswith(">=")), None)
+            requested = row.requires.get(self.package, "").split(",")
+            lowest = next((one for one in requested if one.startswith(">=")), None)
             if lowest is not None and environment.within(self.package, f"<{lowest[2:]}"):
                 pair = ("transformers", self.package, lowest)
                 yield package_pair_finding(
@@ -235,9 +235,9 @@ class PackageNotInstalled(Hazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """A setting that requires the package, and a listing that doesn't contain it."""
-        asked = self.requested_by(run)
-        if asked is not None:
-            yield from self.missing_package_findings(environment, asked, self.packages)
+        requested = self.requested_by(run)
+        if requested is not None:
+            yield from self.missing_package_findings(environment, requested, self.packages)
 
     def missing_package_findings(
         self, environment: Environment, requested_setting: tuple[str, Field], packages: tuple[str, ...]
@@ -266,25 +266,25 @@ def has_accelerator_driver() -> bool:
     return any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/davinci_manager", "/dev/kfd")))
 
 
-def requirements_of_package(environment: Environment, asking: str) -> tuple[ReleaseRequirement, ...]:
+def requirements_of_package(environment: Environment, requiring: str) -> tuple[ReleaseRequirement, ...]:
     """What the environment's release of a package requires of other packages."""
-    version = environment.version(asking)
-    return _cached_requirements(asking, str(version)) if version is not None else ()
+    version = environment.version(requiring)
+    return _cached_requirements(requiring, str(version)) if version is not None else ()
 
 
 @lru_cache(maxsize=256)
-def _cached_requirements(asking: str, version: str) -> tuple[ReleaseRequirement, ...]:
-    return requirements_of_release(asking, version)
+def _cached_requirements(requiring: str, version: str) -> tuple[ReleaseRequirement, ...]:
+    return requirements_of_release(requiring, version)
 
 
 def package_pair_finding(
     hazard: Hazard, environment: Environment, pair: tuple[str, str, str], effect: Text, certainty: Certainty
 ) -> Finding:
     """The finding for a ``pair``: a package, another in a wrong version, and the specifier that the first wants."""
-    asking, package, specifier = pair
+    package_name, package, specifier = pair
     words = {
-        "name": asking,
-        "asking": describe_package(environment, asking),
+        "name": package_name,
+        "asking": describe_package(environment, package_name),
         "package": package,
         "specifier": specifier,
         "has": describe_package(environment, package),
@@ -300,7 +300,7 @@ def package_pair_finding(
         ),
         spans=(
             package_version_span(environment, package),
-            package_version_span(environment, asking, requires.format(**words)),
+            package_version_span(environment, package_name, requires.format(**words)),
         ),
         fixes=version_fixes(environment, package, specifier),
     )

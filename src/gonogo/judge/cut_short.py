@@ -53,15 +53,15 @@ def findings_in_cut_log(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
     """
     if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
         return
-    asked = list(filter(_is_applicable_to(log), hazards_possible_in_cut_log(log)))
-    if not asked:
+    requested = list(filter(_is_applicable_to(log), hazards_possible_in_cut_log(log)))
+    if not requested:
         return
     from gonogo.judge.similar.find import thread_counts_by_hazard
 
     threads = thread_counts_by_hazard()
-    asked.sort(key=lambda hazard: -threads[hazard.name])
-    hazards = {hazard.name: hazard for hazard in asked}
-    for finding in (*_findings_by_last_frame(log, asked), *_findings_by_remaining_lines(log, asked)):
+    requested.sort(key=lambda hazard: -threads[hazard.name])
+    hazards = {hazard.name: hazard for hazard in requested}
+    for finding in (*_findings_by_last_frame(log, requested), *_findings_by_remaining_lines(log, requested)):
         if (hazard := hazards.pop(finding.hazard, None)) is not None:
             yield hazard, finding
 

@@ -66,8 +66,8 @@ class FindingPlaces:
         place = finding.spans[0]
         return any(
             path == place.path and first <= place.line <= last
-            for told in failure.chain
-            for path, first, last in self._loss_statements(told)
+            for exception in failure.chain
+            for path, first, last in self._loss_statements(exception)
         )
 
     @staticmethod
@@ -99,9 +99,9 @@ class FindingPlaces:
         """Whether a stack contains the place: in the innermost user frame, or in any if the finding is certain."""
         if not span.path.endswith(".py"):
             return False
-        for told in failure.chain:
-            last = told.last_user_frame
-            frames = [frame for frame in told.frames if frame.owner == "user"]
+        for exception in failure.chain:
+            last = exception.last_user_frame
+            frames = [frame for frame in exception.frames if frame.owner == "user"]
             if certainty is not Certainty.CERTAIN:
                 frames = [last] if last is not None else []
             if any(self._span_covers_frame(span, frame) for frame in frames):
@@ -154,7 +154,7 @@ class FindingPlaces:
         in_config = any(span.path.endswith((".json", ".yaml", ".yml")) for span in finding.spans)
         if finding.certainty is not Certainty.CERTAIN or not in_config:
             return False
-        last = next((_raising_frame(told) for told in reversed(failure.chain) if told.frames), None)
+        last = next((_raising_frame(exception) for exception in reversed(failure.chain) if exception.frames), None)
         return last is not None and _READS_CONFIG_PATTERN.search(last.path) is not None
 
     def _count_packages_at_interface(self, finding: Finding, failure: RankFailure) -> int:
@@ -163,7 +163,11 @@ class FindingPlaces:
             canonical_package_name(name) for name in _NAME_BEFORE_VERSION_PATTERN.findall(finding.cause.en)
         } & set(self._packages)
         wanted = min(len(told_of), 2)
-        found = [len(told_of & set(_packages_at_raise(told))) for told in failure.chain if _is_interface_error(told)]
+        found = [
+            len(told_of & set(_packages_at_raise(exception)))
+            for exception in failure.chain
+            if _is_interface_error(exception)
+        ]
         return wanted if wanted and max(found, default=0) >= wanted else 0
 
 

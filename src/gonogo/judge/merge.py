@@ -40,21 +40,21 @@ def merge_findings(
     hazards = {hazard.name: hazard for hazard in all_hazards()}
     explained: set[int] = set()  # indices of the file findings that made ranks fail
     unranked = False  # whether a certain one explains a failure whose ranks are unknown
-    told = list(files)
+    ranked = list(files)
     for number, finding in enumerate(files):
         for end in failures:
             how = places.explains(finding, hazards[finding.hazard], end)
             if how is not None:
                 explained.add(number)
-                told[number] = replace(
-                    told[number],
-                    ranks=tuple(sorted({*told[number].ranks, *end.ranks})),
-                    certainty=_higher_certainty(told[number].certainty, how),
-                    spans=_unique_places(told[number].spans, [end.place] if end.place else []),
+                ranked[number] = replace(
+                    ranked[number],
+                    ranks=tuple(sorted({*ranked[number].ranks, *end.ranks})),
+                    certainty=_higher_certainty(ranked[number].certainty, how),
+                    spans=_unique_places(ranked[number].spans, [end.place] if end.place else []),
                 )
                 unranked = unranked or (how is Certainty.CERTAIN and not end.ranks)
-    merged, left = _merge_same_hazard(list(seen), told, hazards)
-    explaining = [told[number] for number in explained if told[number] in left]
+    merged, left = _merge_same_hazard(list(seen), ranked, hazards)
+    explaining = [ranked[number] for number in explained if ranked[number] in left]
     others = [unseen(finding) for finding in left if finding not in explaining]
     of_both = [finding for finding in merged if finding not in seen]
     sure = [finding for finding in (*explaining, *of_both) if finding.certainty is Certainty.CERTAIN]

@@ -67,12 +67,12 @@ def columns_of_entry(entry: dict[str, Any], rl: str | None) -> tuple[str, ...]:
 
     ``rl`` is the preference method in the file (``dpo``, ``kto``, …), or None for supervised fine-tuning.
     """
-    told = entry.get("type")
-    if isinstance(told, dict):
+    kind_of_entry = entry.get("type")
+    if isinstance(kind_of_entry, dict):
         fields = _FIELDS_BY_RL.get(rl if rl in (None, "kto") else "dpo", ())
-        names = {one: str(told.get(one) or _DEFAULT_FIELD_NAMES[one]) for one in fields}
+        names = {one: str(kind_of_entry.get(one) or _DEFAULT_FIELD_NAMES[one]) for one in fields}
         return tuple(f"{name}:{'flag' if one == 'field_label' else 'text'}" for one, name in names.items())
-    kind = str(told or "")
+    kind = str(kind_of_entry or "")
     # "alpaca:phi" and "sharegpt:chat" have an old prompt style after the type.
     kind = kind.partition(":")[0]
     if kind.startswith("bradley_terry."):

@@ -116,8 +116,8 @@ def csv_separator(run: Run) -> str:
     """The launch's separator option, its default, or the only separator that readers get; empty if unknown."""
     for name in run.arguments.names():
         value = run.arguments.get(name).string if _SEPARATOR_OPTION_PATTERN.fullmatch(name.lower()) else None
-        if value is not None and (told := _delimiter_character(value)):
-            return told
+        if value is not None and (delimiter := _delimiter_character(value)):
+            return delimiter
     defaults: set[str] = set()
     read: set[str | None] = set()
     for script in run.scripts:
@@ -129,7 +129,7 @@ def csv_separator(run: Run) -> str:
             given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
             read.add("," if given is None else given.string)
     only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
-    return next((_delimiter_character(told) for told in only if told), "")
+    return next((_delimiter_character(delimiter) for delimiter in only if delimiter), "")
 
 
 def _delimiter_character(text: str) -> str:

@@ -127,15 +127,15 @@ def declared_requirements(folder: Path, environment: Path | None = None) -> Requ
 
     ``environment`` is a file that the user named; it takes precedence. A file that can't be read requires nothing.
     """
-    asked = Requirements()
+    requested = Requirements()
     for path in ([environment] if environment is not None else []) + list(project_files(folder)):
         for name, specifier, address, extras in _read_requirements(path):
-            if address and name not in asked:
-                asked.addresses[name] = address
-            if extras and name not in asked:
-                asked.extras[name] = f"[{extras}]"
-            asked.setdefault(name, (specifier, display_path(path)))
-    return asked
+            if address and name not in requested:
+                requested.addresses[name] = address
+            if extras and name not in requested:
+                requested.extras[name] = f"[{extras}]"
+            requested.setdefault(name, (specifier, display_path(path)))
+    return requested
 
 
 def project_files(folder: Path) -> Iterator[Path]:
@@ -186,14 +186,14 @@ def explain_package_mismatch(rank: RankRecord, requirements: Requirements, recor
 
 def missing_packages(failure: Failure) -> list[str]:
     """The distributions (canonical names) that the failure reports as missing."""
-    return [name for told in exception_chain(failure) for _, name in _reported_missing(told)]
+    return [name for exception in exception_chain(failure) for _, name in _reported_missing(exception)]
 
 
-def _reported_missing(told: ChainedException) -> Iterator[tuple[re.Match[str], str]]:
+def _reported_missing(exception: ChainedException) -> Iterator[tuple[re.Match[str], str]]:
     """Each place of a message that reports a missing module or package, and the distribution."""
-    for match in _MISSING_PACKAGE_PATTERN.finditer(f"{told.type}: {told.message}"):
+    for match in _MISSING_PACKAGE_PATTERN.finditer(f"{exception.type}: {exception.message}"):
         name = match[match.lastindex or 0]
-        yield match, distribution_of(imported_name(name, told) if match[1] else name)
+        yield match, distribution_of(imported_name(name, exception) if match[1] else name)
 
 
 def imported_name(module: str, failed: ChainedException) -> str:
@@ -205,8 +205,8 @@ def imported_name(module: str, failed: ChainedException) -> str:
 
 def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
     """The distributions that the failure's message says to install and that the rehearsal did not have."""
-    said = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
-    return [name for name in said if not _rehearsed_version(name, record)]
+    distributions = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
+    return [name for name in distributions if not _rehearsed_version(name, record)]
 
 
 def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
@@ -218,8 +218,8 @@ def _explain_mismatch(
     failure: Failure, requirements: Requirements, versions: Mapping[str, str], record: RehearsalRecord
 ) -> Reason | None:
     """The mismatch that explains the failure, or None."""
-    said = "\n".join(f"{told.type}: {told.message}" for told in exception_chain(failure))
-    for match, name in (found for told in exception_chain(failure) for found in _reported_missing(told)):
+    text = "\n".join(f"{exception.type}: {exception.message}" for exception in exception_chain(failure))
+    for match, name in (found for exception in exception_chain(failure) for found in _reported_missing(exception)):
         if _rehearsed_version(name, record):
             continue
         if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
@@ -233,18 +233,18 @@ def _explain_mismatch(
             and not is_project_module(match[1], Path(record.cwd))
         ):
             return _NO_VERSION_DECLARED.format(package=name)
-    if _involves_package("torch", failure, said) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
+    if _involves_package("torch", failure, text) and (page := find_nightly_torch_page(Path(record.cwd))) is not None:
         return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip())
-    if not API_ERROR_PATTERN.search(said):
+    if not API_ERROR_PATTERN.search(text):
         return None
     others = []
     for name, (specifier, file) in requirements.items():
         have = versions.get(name) or _rehearsed_version(name, record)
         if have and is_excluded_by(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
-            if _involves_package(name, failure, said):
+            if _involves_package(name, failure, text):
                 return _REQUIRES_OTHER_VERSION.format(**others[-1], name=name)
-    unlisted = _unlisted_package(said, requirements, Path(record.cwd))
+    unlisted = _unlisted_package(text, requirements, Path(record.cwd))
     if others and unlisted is not None and not record.whole_environment:
         return _VERSION_MISMATCH.format(**others[0], package=unlisted)
     frame = last_frame_outside_torch(failure)

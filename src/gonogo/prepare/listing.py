@@ -111,8 +111,8 @@ def list_required_inputs(runs: Sequence[Run], folder: Path, options: PrepareOpti
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
                 one.rows = max(one.rows, wanted.rows)
     order = {"model": 0, "data": 1, "media": 2, "variable": 3}
-    told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
-    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told or one.name[:2] == "--"]
+    kinds = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
+    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in kinds or one.name[:2] == "--"]
     return sorted(kept, key=lambda one: order[one.kind])
 
 
@@ -362,9 +362,13 @@ def _detect_format(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
     program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
     if run.framework == "ms-swift":
         return _FORMAT_BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
-    told = format_from_columns(columns)
+    format_of_columns = format_from_columns(columns)
     by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
-    return next((name for word, name in _FORMAT_BY_METHOD if word in program), told) if by_trl else told
+    return (
+        next((name for word, name in _FORMAT_BY_METHOD if word in program), format_of_columns)
+        if by_trl
+        else format_of_columns
+    )
 
 
 def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:

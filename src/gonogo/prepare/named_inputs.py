@@ -246,8 +246,8 @@ def _environment_inputs(run: Run, script: Script) -> Iterator[NamedInput]:
     """``os.environ["NAME"]`` if neither the files nor a launcher set it."""
     if b"environ" not in script.source.data:
         return
-    asked = [node.left for node in script.nodes(ast.Compare) if isinstance(node.left, ast.Constant)]
-    guarded = {node.value for node in asked}
+    requested = [node.left for node in script.nodes(ast.Compare) if isinstance(node.left, ast.Constant)]
+    guarded = {node.value for node in requested}
     written = {
         script.field(node.slice).string for node in script.nodes(ast.Subscript) if not isinstance(node.ctx, ast.Load)
     }

@@ -376,8 +376,8 @@ def _inputs_from_record(
             made = [one for one in required_inputs if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):
                 columns["*"] = (*columns.get("*", ()), name)
-    told = {one.key for one in required_inputs}
-    return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
+    keys = {one.key for one in required_inputs}
+    return [one for one in found if one.key not in (keys if one.state == "unknown" else known)], columns
 
 
 def _options_with_enough_rows(
@@ -442,8 +442,8 @@ def _merge_model_requests(missing_inputs: Sequence[MissingInput]) -> Iterator[Mi
             files[one.name] = tuple(dict.fromkeys((*files.get(one.name, ()), *one.files)))
         else:
             yield one
-    for name, asked in files.items():
-        yield MissingInput("model", name, files=asked)
+    for name, requested in files.items():
+        yield MissingInput("model", name, files=requested)
 
 
 def _missing_inputs(

@@ -159,9 +159,9 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
             found.files.append(_display_path(own.file, folder))
         found.lines.pop(own.name, None)
     for start in dict.fromkeys(starts):
-        asked = declared_requirements(start)
-        for name, (specifier, _) in asked.items():
-            address, full_name = asked.addresses.get(name), f"{name}{asked.extras.get(name, '')}"
+        requested = declared_requirements(start)
+        for name, (specifier, _) in requested.items():
+            address, full_name = requested.addresses.get(name), f"{name}{requested.extras.get(name, '')}"
             found.asked.setdefault(name, f"{full_name} @ {address}" if address else f"{full_name}{specifier}")
     for place in dict.fromkeys(place for start in starts for place in iter_parent_folders(start)):
         for path in _pages(place):
@@ -323,9 +323,9 @@ def _requirement_lines(path: Path, found: ProjectPackages) -> Iterator[tuple[str
         yield from _requirements_in(read_environment(SourceFile.read(path)), found)
 
 
-def _requirements_in(told: Environment, found: ProjectPackages) -> Iterator[tuple[str, str]]:
-    found.index_lines += [line for line in index_option_lines(told) if line not in found.index_lines]
-    for name, package in told.packages.items():
+def _requirements_in(declared: Environment, found: ProjectPackages) -> Iterator[tuple[str, str]]:
+    found.index_lines += [line for line in index_option_lines(declared) if line not in found.index_lines]
+    for name, package in declared.packages.items():
         if not name[0].isalnum():  # conda's own package, such as _libgcc_mutex
             continue
         extras = f"[{package.extras}]" if package.extras else ""

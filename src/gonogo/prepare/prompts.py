@@ -66,8 +66,8 @@ def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool 
         print_lines(lines)
         print(question.in_language(_prompt_language()), end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
-    said = answer.strip().lower()
-    return said in ("y", "yes", "是", "好") or (said == "" and answer != "" and default)
+    text = answer.strip().lower()
+    return text in ("y", "yes", "是", "好") or (text == "" and answer != "" and default)
 
 
 def _prompt_language() -> str:

@@ -33,8 +33,8 @@ def unmentioned_stub_packages(
 
 def package_missing_in(failure: Failure, names: Sequence[str]) -> str | None:
     """The one of the names whose absence caused an import error, according to its message."""
-    said = f"{failure.message} {failure.cause}".lower()
-    return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", said)), None)
+    text = f"{failure.message} {failure.cause}".lower()
+    return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", text)), None)
 
 
 def _launch_texts(command: Sequence[str], runs: Sequence[Run]) -> Iterator[bytes]:

@@ -80,14 +80,14 @@ def _missing_paths(command: Sequence[str], folder: Path, test_output: str) -> It
     before = ""
     for word in words:
         option, _, value = word.rpartition("=")
-        asked = option or before
+        requested = option or before
         before = word if word.startswith("-") else ""
         if (
             "/" not in value
             or "$" in value
             or "://" in value
             or value.startswith("-")
-            or _OUTPUT_NAME_PATTERN.search(asked)
+            or _OUTPUT_NAME_PATTERN.search(requested)
         ):
             continue
         whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))

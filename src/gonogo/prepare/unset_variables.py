@@ -29,6 +29,6 @@ def unset_variable(failure: Failure) -> str | None:
         script = Script(SourceFile.read(Path(last.path)))
     except UserError:
         return None
-    asked = (node for node in script.nodes(ast.Subscript) if script.qualified(node.value) == "os.environ")
-    at = (node for node in asked if node.lineno <= last.line <= (node.end_lineno or node.lineno))
+    requested = (node for node in script.nodes(ast.Subscript) if script.qualified(node.value) == "os.environ")
+    at = (node for node in requested if node.lineno <= last.line <= (node.end_lineno or node.lineno))
     return name if any(script.field(node.slice).string in (name, None) for node in at) else None

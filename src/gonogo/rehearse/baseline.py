@@ -170,8 +170,8 @@ def compare_baselines(was: BaselineReport, now: BaselineReport, growth: float) -
     better: list[Text] = []
     step = _VERDICT_ORDER.index(now.verdict) - _VERDICT_ORDER.index(was.verdict)
     if step:
-        said = _VERDICT_CHANGED.format(was=was.verdict.value, now=now.verdict.value)
-        (worse if step > 0 else better).append(said)
+        text = _VERDICT_CHANGED.format(was=was.verdict.value, now=now.verdict.value)
+        (worse if step > 0 else better).append(text)
     changes = [
         ComparedValue(
             _VERDICT,
@@ -230,7 +230,7 @@ def _to_baseline(report: Report, language: str) -> BaselineReport:
 
 def _is_chinese(report: BaselineReport) -> bool:
     """Whether a report's sentences are in Chinese, which the file doesn't state."""
-    return any(_CHINESE_PATTERN.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
+    return any(_CHINESE_PATTERN.search(text) for text in (*report.covered, *(one.what for one in report.skipped)))
 
 
 def _machine_difference_notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
@@ -257,10 +257,10 @@ def _compared_values(
         pair = old_ranks[rank], new_ranks[rank]
         alike.setdefault((all(map(_has_whole_run_peaks, pair)), _peak_rows(*pair)), []).append(rank)
     for (is_whole, peaks), ranks in alike.items():
-        said = ranks_text(ranks)
+        text = ranks_text(ranks)
         for name, old, new in peaks:
             if name == "reserved":
-                what = _PEAK.format(ranks=said)
+                what = _PEAK.format(ranks=text)
                 judged = _classify_change(old, new, growth) if is_whole else ""
                 reason = _PEAK_CHANGED.format(
                     what=what, how=_GREW if new > old else _SHRANK, old=size(old), new=size(new),
@@ -268,7 +268,7 @@ def _compared_values(
                 )  # fmt: skip
                 yield _bytes_row(what, old, new, judged, is_headline=True), reason if judged else None
             else:
-                yield _bytes_row(_PART_OF_RANKS.format(ranks=said, part=_PART_LABELS[name]), old, new), None
+                yield _bytes_row(_PART_OF_RANKS.format(ranks=text, part=_PART_LABELS[name]), old, new), None
     if before.host_per_node is not None and after.host_per_node is not None:
         old, new = before.host_per_node.peak_bytes, after.host_per_node.peak_bytes
         judged = (

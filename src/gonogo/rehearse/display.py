@@ -46,11 +46,11 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
     """The ``on_progress`` for ``rehearse``: a live display on stderr, or None if that isn't a terminal."""
     with prompt_language(language):
         if writes_lines():
-            say = progress_line_printer(language)
+            report_progress = progress_line_printer(language)
             say_states = _json_state_printer() if os.environ[PROGRESS] == PROGRESS_STATES else None
 
             def show_status(status: RehearsalStatus) -> None:
-                say(status.activity)
+                report_progress(status.activity)
                 if say_states is not None:
                     say_states(status)
 
@@ -95,11 +95,11 @@ def _json_state_printer() -> Callable[[RehearsalStatus], None]:
     last = [b""]
 
     def print_state(status: RehearsalStatus) -> None:
-        said = msgspec.json.encode([_rank_as_json(rank) for rank in _ranks_to_show(status.ranks)])
-        if status.ranks and said != last[0]:
-            last[0] = said
+        payload = msgspec.json.encode([_rank_as_json(rank) for rank in _ranks_to_show(status.ranks)])
+        if status.ranks and payload != last[0]:
+            last[0] = payload
             line = msgspec.json.encode({"seconds": round(status.seconds, 1), "steps": status.steps})
-            print(f'{STATE}: {line[:-1].decode()},"ranks":{said.decode()}}}', file=sys.stderr, flush=True)
+            print(f'{STATE}: {line[:-1].decode()},"ranks":{payload.decode()}}}', file=sys.stderr, flush=True)
 
     return print_state
 

@@ -40,8 +40,12 @@ def signal_of_job(command: Sequence[str]) -> JobSignal | None:
     """
     for word in command:
         if is_file(Path(word)) and (options := sbatch_directives(SourceFile.read(Path(word)))):
-            asked = options.get("signal")
-            return _find_signal(asked.string or str(asked.value)) if asked is not None and asked.known else None
+            requested = options.get("signal")
+            return (
+                _find_signal(requested.string or str(requested.value))
+                if requested is not None and requested.known
+                else None
+            )
     return None
 
 

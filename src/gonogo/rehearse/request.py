@@ -89,10 +89,10 @@ def in_prepared_environment(request: RehearsalRequest, folder: Path) -> Rehearsa
 def check_encodable(command: Sequence[str]) -> None:
     """Raise UserError for a word that can't be passed on: not UTF-8, or with a zero byte."""
     for word in command:
-        told = word.encode("utf-8", "backslashreplace").decode()
-        if told != word or "\0" in word:
+        printable = word.encode("utf-8", "backslashreplace").decode()
+        if printable != word or "\0" in word:
             raise UserError(
                 translated("{word!r} in the command is not valid UTF-8: rename the file, or remove it").format(
-                    word=told
+                    word=printable
                 )
             )

@@ -19,7 +19,7 @@ _EXPLICIT_VALUE = translated("set to: {what}")
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
     """One row per fact, aggregated over all ranks; no rows if nothing was trained."""
     seen = [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None]
-    rows = [(word(name, language), clean_line(said)) for name, said in _as_run_rows(rehearsal, seen, language) if said]
+    rows = [(word(name, language), clean_line(text)) for name, text in _as_run_rows(rehearsal, seen, language) if text]
     return Table(word("as_run", language), ("", word("as_seen", language)), tuple(rows))
 
 
@@ -106,21 +106,21 @@ def _describe_model(run: AsRun, language: str) -> str:
 def _describe_batch(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> str:
     ranks = rehearsal.world_size
     parts = [translated("1 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
-    asked = runs[0].asked
+    configured = runs[0].asked
     for name, given, wanted in (
-        (translated("micro-batch {count}"), _range_over_ranks(runs, lambda run: run.samples), asked.micro_batch),
+        (translated("micro-batch {count}"), _range_over_ranks(runs, lambda run: run.samples), configured.micro_batch),
         (
             translated("gradient accumulation {count}"),
             _range_over_ranks(runs, lambda run: run.accumulation),
-            asked.accumulation,
+            configured.accumulation,
         ),
     ):
         if given is None:
             continue
-        said = Text(*(name.format(count=format_range(given, each)).in_language(each) for each in ("en", "zh")))
+        text = Text(*(name.format(count=format_range(given, each)).in_language(each) for each in ("en", "zh")))
         if wanted is not None and wanted != given[1]:
-            said = translated("{said} ({asked})").format(said=said, asked=_EXPLICIT_VALUE.format(what=wanted))
-        parts.append(said)
+            text = translated("{said} ({asked})").format(said=text, asked=_EXPLICIT_VALUE.format(what=wanted))
+        parts.append(text)
     return _join_parts(parts, language)
 
 

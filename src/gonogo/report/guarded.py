@@ -117,12 +117,12 @@ def _format_outcome(rank: GuardedRankSummary, language: str) -> str:
     kind, _, following = rank.outcome.partition(", ")
     text = _OUTCOMES[kind].format(signal=rank.signal or "?")
     failure = rank.failure
-    said = (
+    sentence = (
         f"{colon(language)}{clean_line(failure.type.rpartition('.')[2])}"
         if failure is not None and kind == "raised"
         else ""
     )
-    return text.in_language(language) + said + (_FOLLOW_ON_FAILURE.in_language(language) if following else "")
+    return text.in_language(language) + sentence + (_FOLLOW_ON_FAILURE.in_language(language) if following else "")
 
 
 def _waits_table(run: GuardedRunSummary, language: str) -> Table:

@@ -40,12 +40,12 @@ def to_junit(report: Report, language: str) -> str:
             ElementTree.SubElement(case, "failure", {"message": _xml_line(why.in_language(language))})
     answer = make_headline(report)
     todo = f"{word('next', language)}{colon(language)}{answer.next.to_text(language)}"
-    said = [verdict_line(report, language), answer.reason.in_language(language), todo]
-    said += [text.in_language(language) for text in answer.shown.notes]
-    said += reader_lines(report, language)
+    lines = [verdict_line(report, language), answer.reason.in_language(language), todo]
+    lines += [text.in_language(language) for text in answer.shown.notes]
+    lines += reader_lines(report, language)
     if report.similar:
-        said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
-    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_xml_text, said))
+        lines += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_xml_text, lines))
     seconds = report.rehearsal.seconds if report.rehearsal is not None else 0.0
     counts = {
         "tests": str(len(suite.findall("testcase"))),

@@ -149,8 +149,8 @@ def _finding_lines(finding: Finding, language: str) -> Iterator[str]:
 
 
 def _thread_line(thread: SimilarThread, language: str) -> str:
-    said = [_escape(said) for said in (clean_title(thread), resolution_text(thread, language)) if said]
-    return f"- {colon(language).join([clean_line(thread.address), *said])}"
+    lines = [_escape(lines) for lines in (clean_title(thread), resolution_text(thread, language)) if lines]
+    return f"- {colon(language).join([clean_line(thread.address), *lines])}"
 
 
 def _table_lines(table: Table) -> Iterator[str]:

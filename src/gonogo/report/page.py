@@ -192,9 +192,9 @@ class Page:
 
     def rule(self, title: str) -> None:
         """Print a title, followed by a rule to the end of the line."""
-        said = truncate(title, self.width)
-        rest = self.width - column_width(said) - 1
-        self._write_line("", StyledText(said, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
+        text = truncate(title, self.width)
+        rest = self.width - column_width(text) - 1
+        self._write_line("", StyledText(text, "bold").append(f" {'─' * rest}" if rest > 0 else "", "dim"))
 
     def table(self, table: Table) -> None:
         """Draw a table under its title."""
@@ -248,11 +248,11 @@ class Page:
         for row in table.rows:
             (first, head), *others = zip(table.columns, row, strict=True)
             self.line(StyledText.assemble((f"{first} " if head.isdecimal() or not head else "", "dim"), (head, "bold")))
-            said = StyledText()
+            text = StyledText()
             for name, cell in others:
                 if cell:
-                    said.append(separator if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
-            self.line(said, indent=2 * _COLUMN_GAP)
+                    text.append(separator if text.parts else "").append(f"{name} " if name else "", "dim").append(cell)
+            self.line(text, indent=2 * _COLUMN_GAP)
         if table.note:
             self.line(StyledText(table.note, "dim"))
 
@@ -278,8 +278,8 @@ class Page:
         return f"{block * full}{rest * (width - full)} {cell:>5}"
 
     def _write_line(self, indent: str, line: StyledText) -> None:
-        said = "".join(_colourize(*part) for part in line.parts) if self._colour else line.plain
-        self._stream.write(f"{indent}{said}\n")
+        text = "".join(_colourize(*part) for part in line.parts) if self._colour else line.plain
+        self._stream.write(f"{indent}{text}\n")
 
 
 def _can_print(text: str, stream: TextIO) -> bool:

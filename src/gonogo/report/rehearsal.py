@@ -103,13 +103,13 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
     ranks = [rank.rank for rank in rehearsal.ranks]
     nodes = rehearsal.nodes
     tokens = token_range(rehearsal)
-    said = format_range(tokens, language) if tokens else ""
+    text = format_range(tokens, language) if tokens else ""
     parts = [
         f"{max(rehearsal.world_size, _used_device_count(rehearsal))} x {clean_line(rehearsal.accelerator)}",
         *([f"{nodes} 个节点" if language == "zh" else f"{nodes} nodes"] if nodes > 1 else []),
         f"{ranks_text(ranks).in_language(language)} {'已排练' if language == 'zh' else 'rehearsed'}" if ranks else "",
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
-        (f"样本 {said} 个 token" if language == "zh" else f"samples of {said} tokens") if said else "",
+        (f"样本 {text} 个 token" if language == "zh" else f"samples of {text} tokens") if text else "",
         f"{rehearsal.seconds:.1f} s",
         *(() if rehearsal.changed is msgspec.UNSET else (f"{one.name}={one.value}" for one in rehearsal.changed)),
     ]

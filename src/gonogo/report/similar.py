@@ -14,10 +14,10 @@ def clean_title(thread: SimilarThread) -> str:
 
 def resolution_text(thread: SimilarThread, language: str) -> str:
     """What resolved it, and the hazard whose page has details; empty if neither is known."""
-    said = [clean_line(thread.settled.in_language(language))] if thread.settled else []
+    text = [clean_line(thread.settled.in_language(language))] if thread.settled else []
     if thread.hazard:
-        said.append(f"gonogo explain {clean_line(thread.hazard)}")
-    return ("；" if language == "zh" else "; ").join(said)
+        text.append(f"gonogo explain {clean_line(thread.hazard)}")
+    return ("；" if language == "zh" else "; ").join(text)
 
 
 def thread_line(thread: SimilarThread, language: str) -> str:

@@ -119,9 +119,9 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
     for label, figure in zip(labels, answer.figures, strict=True):
         value = StyledText(_to_line(figure.value, language))
         page.labelled(StyledText.assemble((label, "dim"), " " * (column - column_width(label))), column, value)
-    for said in (finding_counts_text(report, language), report_summary(report, language)):
-        if said:
-            page.line(StyledText(said))
+    for text in (finding_counts_text(report, language), report_summary(report, language)):
+        if text:
+            page.line(StyledText(text))
     for note in grouped_notes(answer.shown):
         page.line(StyledText(_clean_text(note, language)))
 
@@ -187,8 +187,8 @@ def _print_briefly(finding: Finding, page: Page, language: str) -> None:
     text = clean_line(finding.title.in_language(language))
     page.line(head.append(f"{colon(language)}{text}{place}"), indent=2)
     for confirm in finding.remaining_confirmations[:1]:
-        said = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
-        page.line(StyledText(said, "dim"), indent=4)
+        sentence = f"{word('confirm', language)}{colon(language)}{clean_line(confirm.in_language(language))}"
+        page.line(StyledText(sentence, "dim"), indent=4)
 
 
 def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str) -> None:
@@ -196,9 +196,9 @@ def _print_similar(threads: tuple[SimilarThread, ...], page: Page, language: str
     page.line(StyledText(f"{word('similar', language)}{colon(language).rstrip()}", "bold"))
     for thread in threads:
         page.line(StyledText(clean_line(thread.address)), wrap=False, indent=2)
-        for said, style in ((clean_title(thread), ""), (resolution_text(thread, language), "dim")):
-            if said:
-                page.line(StyledText(said, style), indent=4)
+        for text, style in ((clean_title(thread), ""), (resolution_text(thread, language), "dim")):
+            if text:
+                page.line(StyledText(text, style), indent=4)
 
 
 def _styled_label(name: str, style: str, language: str) -> StyledText:

@@ -28,5 +28,5 @@ def first_rank_alone_holds() -> bool:
     """Whether a node's first rank alone has the weights until they are sharded (``cpu_ram_efficient_loading``)."""
     names = ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING")
     module = sys.modules.get("transformers.modeling_utils")
-    asked = all(os.environ.get(name, "").lower() in _TRUE_VALUES for name in names)
-    return asked and module is not None and first_rank_alone_reads(module)
+    requested = all(os.environ.get(name, "").lower() in _TRUE_VALUES for name in names)
+    return requested and module is not None and first_rank_alone_reads(module)

@@ -193,7 +193,7 @@ def find_internal_failure(
         message = str(one)
         if isinstance(one, ModelNotDownloaded):
             return InternalFailure(one.name, model_not_cached(one.name))
-        told = f"{type(one).__name__}: {message}"
+        text = f"{type(one).__name__}: {message}"
         if is_real_driver_error(message):
             return InternalFailure(failure.operator or failure.type, _CUDA_DRIVER_CALLED)
         for look in (_network_failure, _missing_stand_in_name, _gonogo_failure):
@@ -201,21 +201,21 @@ def find_internal_failure(
             if found is not None:
                 return found
         if isinstance(one, ImportError | OSError | RuntimeError | AttributeError) and (
-            hit := _LIBRARY_NOT_LOADED_PATTERN.search(told)
+            hit := _LIBRARY_NOT_LOADED_PATTERN.search(text)
         ):
-            return InternalFailure(_matched_line(told, hit), _LIBRARY_NOT_LOADABLE)
+            return InternalFailure(_matched_line(text, hit), _LIBRARY_NOT_LOADABLE)
         if isinstance(one, NameError | AttributeError) and "-packages/bitsandbytes/" in _traceback_files(one)[-1]:
             # A name that only its CUDA library provides; here it loaded the CPU library, or none.
-            return InternalFailure(told[:200], _LIBRARY_NOT_LOADABLE)
-        if hit := _NO_TOOLKIT_PATTERN.search(told):
-            return InternalFailure(_matched_line(told, hit), _CUDA_TOOLKIT_MISSING)
+            return InternalFailure(text[:200], _LIBRARY_NOT_LOADABLE)
+        if hit := _NO_TOOLKIT_PATTERN.search(text):
+            return InternalFailure(_matched_line(text, hit), _CUDA_TOOLKIT_MISSING)
         if hit := _STRIDED_NESTED_PATTERN.search(message):
-            return InternalFailure(_matched_line(told, hit), _STRIDED_NESTED_UNSUPPORTED)
+            return InternalFailure(_matched_line(text, hit), _STRIDED_NESTED_UNSUPPORTED)
         if hit := _NO_DEVICE_GUARD_PATTERN.search(message):
             nested = any(f"{os.sep}torch{os.sep}nested{os.sep}" in path for path in _traceback_files(one))
-            return InternalFailure(_matched_line(told, hit), _STRIDED_NESTED_UNSUPPORTED if nested else _UNKNOWN_DEVICE)
+            return InternalFailure(_matched_line(text, hit), _STRIDED_NESTED_UNSUPPORTED if nested else _UNKNOWN_DEVICE)
         if hit := _META_DEVICE_PATTERN.search(message):
-            return InternalFailure(_matched_line(told, hit), _META_TENSOR_USED)
+            return InternalFailure(_matched_line(text, hit), _META_TENSOR_USED)
         if scratch in message or OURS in message:
             return InternalFailure(type(one).__name__, _REHEARSAL_FILE_FAULT)
         if (later := _missing_later_checkpoint(message)) is not None:
@@ -309,11 +309,11 @@ def _matched_line(text: str, match: re.Match[str]) -> str:
 def _network_failure(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE_ERROR_TYPES or _NETWORK_ERROR_PATTERN.search(message):
-        asked = next(
+        requested = next(
             (found for one in exception_chain(error) if (found := attached_hub_request(one)) is not None), None
         )
-        if asked is not None:
-            name, file = asked
+        if requested is not None:
+            name, file = requested
             if published_model(name) is not None:  # asked for only where it was not prepared
                 return InternalFailure(name, model_not_cached(name))
             if name.startswith((".", "/", "~")) or name.count("/") > 1:

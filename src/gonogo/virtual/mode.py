@@ -235,9 +235,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             raw = private.run_on_meta(func, plain_args, plain_kwargs)
         except RuntimeError as error:
-            if (told := to_kernel_error(error, plain_args)) is error:
+            if (kernel_error := to_kernel_error(error, plain_args)) is error:
                 raise
-            raise told from None
+            raise kernel_error from None
         return raw, {private.storage_key(plain): virtual for plain, virtual in stand_ins.values()}
 
     def _wrap(

@@ -195,8 +195,8 @@ def split_location(location: str) -> tuple[str, str | None]:
     """Split such a location into torch's location and the prefix."""
     if not location.startswith(_LOCATION_PREFIX):
         return location, None
-    told, _, location = location.removeprefix(_LOCATION_PREFIX).partition("\n")
-    return location, told
+    text, _, location = location.removeprefix(_LOCATION_PREFIX).partition("\n")
+    return location, text
 
 
 @functools.cache

@@ -54,8 +54,8 @@ def print_overview(page: Page, language: str) -> None:
     page.line(StyledText(_INTRODUCTION.in_language(language)))
     page.line()
     page.line(StyledText(_START_HERE.in_language(language), "bold"))
-    for says, typed in _FIRST_STEPS:
-        page.line(StyledText(says.in_language(language)), indent=_INDENT)
+    for text, typed in _FIRST_STEPS:
+        page.line(StyledText(text.in_language(language)), indent=_INDENT)
         page.line(StyledText(typed, "cyan"), indent=2 * _INDENT, wrap=False)
     column = max(map(column_width, command_names())) + 2 * _INDENT
     for group in COMMAND_GROUPS:

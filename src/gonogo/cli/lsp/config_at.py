@@ -105,8 +105,10 @@ def completions_at(cursor: Cursor, release: str, language: str) -> list[Completi
     for name, info in known_child_keys(cursor.path).items():
         if not release_has_key(info, version) or info.same_as:
             continue
-        said = describe_key(".".join((*cursor.path, name)), info, version, language)
-        found.append(CompletionEntry(name, f'"{name}": {_initial_value(info, version)}', said, bool(info.deprecated)))
+        description = describe_key(".".join((*cursor.path, name)), info, version, language)
+        found.append(
+            CompletionEntry(name, f'"{name}": {_initial_value(info, version)}', description, bool(info.deprecated))
+        )
     return sorted(found, key=lambda offer: (offer.deprecated, offer.label))
 
 
@@ -118,8 +120,8 @@ def word_at(text: str, cursor: Cursor) -> str:
 def key_documentation(path: tuple[str, ...], release: str, language: str) -> str:
     """The documentation of a key as Markdown; empty if DeepSpeed has no such key."""
     info = find_key_info(path)
-    said = "" if info is None else describe_key(".".join(path), info, Version(release), language)
-    return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
+    description = "" if info is None else describe_key(".".join(path), info, Version(release), language)
+    return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{description}" if description else ""
 
 
 def _possible_values(path: tuple[str, ...], version: Version) -> list[str]:

@@ -41,11 +41,11 @@ def to_diagnostic(placed_finding: PlacedFinding, document: TextDocument, languag
     severity = _SEVERITIES[finding.level]
     if finding.level is Level.ERROR and finding.certainty.value != "certain":
         severity = lsp.DiagnosticSeverity.Warning
-    said = [finding.title.in_language(language), finding.cause.in_language(language)]
-    said += [f"→ {step.in_language(language)}" for step in finding.cure]
+    lines = [finding.title.in_language(language), finding.cause.in_language(language)]
+    lines += [f"→ {step.in_language(language)}" for step in finding.cure]
     return lsp.Diagnostic(
         range=_span_range(placed_finding.span, document),
-        message="\n".join(said),
+        message="\n".join(lines),
         severity=severity,
         code=finding.hazard,
         source="gonogo",

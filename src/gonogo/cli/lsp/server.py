@@ -179,8 +179,8 @@ def make_server(language: str | None) -> Server:
                 parts.append(key_documentation(path, server.release, server.language))
         names = dict.fromkeys(one.finding.hazard for one in server.findings_at(uri, place))
         parts += [hazard_markdown(find_hazard(name), server.language) for name in names]
-        said = "\n\n---\n\n".join(part for part in parts if part)
-        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said)) if said else None
+        sentence = "\n\n---\n\n".join(part for part in parts if part)
+        return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, sentence)) if sentence else None
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=['"', ":"]))
     def completion(params: lsp.CompletionParams) -> lsp.CompletionList | None:

@@ -24,8 +24,8 @@ _Json = dict[str, Any]
 
 def short_report(report: _Json, language: str = "en", tokens: int = MAX_TOKENS) -> _Json:
     """The report of a command in at most so many tokens of JSON."""
-    said = _in_language(report, language)
-    whole = {name: value for name, value in _parts_by_importance(said) if value not in (None, "", [], {})}
+    shortened = _in_language(report, language)
+    whole = {name: value for name, value in _parts_by_importance(shortened) if value not in (None, "", [], {})}
     for entries, characters in _TRUNCATION_LIMITS:
         found: _Json = _truncate_json(whole, entries, characters)
         if count_tokens(as_json(found)) <= tokens:
@@ -84,7 +84,7 @@ def _parts_by_importance(report: _Json) -> Iterator[tuple[str, Any]]:
 def _finding_summary(found: _Json) -> _Json:
     where = [f"{span['path']}:{span['line']}" for span in found["spans"][:3]]
     fix = found["fixes"][0]["diff"] if found["fixes"] else ""
-    said = {
+    shortened = {
         "hazard": found["hazard"],
         "severity": found["severity"],
         "certainty": found["certainty"],
@@ -96,7 +96,7 @@ def _finding_summary(found: _Json) -> _Json:
         "confirm": found["confirm"] if found["certainty"] != "certain" else [],
         "fix": fix if count_tokens(fix) <= _MAX_DIFF_TOKENS else "",
     }
-    return {name: value for name, value in said.items() if value not in (None, "", [])}
+    return {name: value for name, value in shortened.items() if value not in (None, "", [])}
 
 
 def _rehearsal_fields(rehearsal: _Json) -> Iterator[tuple[str, Any]]:
@@ -115,7 +115,7 @@ def _rank_summary(rank: _Json) -> str:
 
 def _variant_summary(variant: _Json) -> _Json:
     seconds, speed = variant["seconds_of_step"], variant["tokens_per_second_per_gpu"]
-    said = {
+    shortened = {
         "settings": ",".join(f"{name}={value}" for name, value in variant["settings"].items()),
         "verdict": variant["verdict"],
         "reason": variant["reason"],
@@ -123,7 +123,7 @@ def _variant_summary(variant: _Json) -> _Json:
         "seconds_per_step": round(seconds, 2) if seconds is not None else None,
         "tokens_per_second_per_gpu": round(speed) if speed is not None else None,
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in shortened.items() if value is not None}
 
 
 def _cure_fields(cure: _Json) -> Iterator[tuple[str, Any]]:
@@ -143,9 +143,9 @@ def _plan_fields(plan: _Json) -> Iterator[tuple[str, Any]]:
 def _strategy_summary(found: _Json) -> str:
     batch = f"{found['micro_batch']} x {found['gradient_accumulation']}"
     speed = found["tokens_per_second_per_gpu"]
-    said = [f"{found['strategy']}, batch {batch}, {size(found['reserved_bytes'])} ± {found['band']:.0%}"]
-    said += [f"{speed:,.0f} tokens/s/GPU"] if speed is not None else []
-    return ", ".join(said)
+    words = [f"{found['strategy']}, batch {batch}, {size(found['reserved_bytes'])} ± {found['band']:.0%}"]
+    words += [f"{speed:,.0f} tokens/s/GPU"] if speed is not None else []
+    return ", ".join(words)
 
 
 def _comparison_fields(comparison: _Json) -> Iterator[tuple[str, Any]]:

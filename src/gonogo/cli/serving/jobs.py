@@ -63,13 +63,13 @@ class Job:
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         below = os.pathsep.join(str(root) for root in (*folders.roots, *also_below))
-        with tempfile.TemporaryFile() as said:
-            said.write(given)
-            said.seek(0)
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(given)
+            stdin.seek(0)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gonogo", *words],
                 cwd=folder,
-                stdin=said,
+                stdin=stdin,
                 stdout=self._out,
                 stderr=self._errors,
                 env={**os.environ, ALLOWED_FOLDERS_VARIABLE: below, PROGRESS: PROGRESS_STATES, "NO_COLOR": "1"},
@@ -113,9 +113,9 @@ class Job:
                 self._others.append(line[-_MAX_ERROR_CHARS:])
         del self._others[:-_MAX_LINES]
 
-    def _parse_state_line(self, said: str) -> None:
+    def _parse_state_line(self, text: str) -> None:
         with contextlib.suppress(msgspec.DecodeError):
-            state = msgspec.json.decode(said.encode("utf-8", "replace"))
+            state = msgspec.json.decode(text.encode("utf-8", "replace"))
             if isinstance(state, dict) and len(self.states) < _MAX_STATES:
                 self.states.append(state)
 

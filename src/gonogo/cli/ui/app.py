@@ -137,32 +137,36 @@ class _UiHandlers:
         known = {made.id: made for made in await anyio.to_thread.run_sync(self.kept.all)}
         for job in self.jobs.all():
             self._store_finished(job)
-        told = [self._job_to_json(job) for job in self.jobs.all()]
-        told += [_stored_to_json(made) for name, made in known.items() if not any(one["id"] == name for one in told)]
-        return _json_response(sorted(told, key=lambda one: -one["begun"]))
+        listed = [self._job_to_json(job) for job in self.jobs.all()]
+        listed += [
+            _stored_to_json(made) for name, made in known.items() if not any(one["id"] == name for one in listed)
+        ]
+        return _json_response(sorted(listed, key=lambda one: -one["begun"]))
 
     async def begin(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
-        asked = await _decode_body(request, UiRequest)
-        words, folder, given = command_words(asked, self.folders)
+        requested = await _decode_body(request, UiRequest)
+        words, folder, given = command_words(requested, self.folders)
         job = self.jobs.start(words, folder, given)
-        self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
+        self.asked[job.id] = redact(clean_line(_job_title(requested)))[:_MAX_TITLE_LENGTH]
         return _json_response(self._job_to_json(job))
 
     async def compare(self, request: Request) -> Response:
         """Compare two rehearsals, the older one first."""
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
-        asked = await _decode_body(request, UiComparison)
+        requested = await _decode_body(request, UiComparison)
         begun = {made.id: made for made in (*self.kept.all(), *map(self._to_stored_report, self.jobs.all()))}
         sides = [
-            begun[name] for name in (asked.one, asked.other) if name in begun and self._report_page(name) is not None
+            begun[name]
+            for name in (requested.one, requested.other)
+            if name in begun and self._report_page(name) is not None
         ]
         if len(sides) < 2:
             raise RequestRefused(translated("one of the two reports is no longer kept"))
         old, new = sorted(sides, key=lambda made: made.begun)
-        made, page = await anyio.to_thread.run_sync(self._compare_stored, old, new, asked.language)
+        made, page = await anyio.to_thread.run_sync(self._compare_stored, old, new, requested.language)
         self.comparisons[made.id] = page
         self.kept.store_report(made, page)
         return _json_response(_stored_to_json(made))
@@ -179,9 +183,9 @@ class _UiHandlers:
         except UserError as error:
             raise RequestRefused(error.text) from None
         report = compare_reports(was, now, _MAX_PEAK_GROWTH_PERCENT)
-        said = badge(report, "en")
+        text = badge(report, "en")
         what = f"{names[0]} → {names[1]}"
-        made = StoredReport(uuid4().hex[:12], "compare", new.folder, what, time.time(), 0.0, report.exit_status, said)
+        made = StoredReport(uuid4().hex[:12], "compare", new.folder, what, time.time(), 0.0, report.exit_status, text)
         return made, render(report, "html", language)
 
     async def job(self, request: Request) -> Response:
@@ -230,8 +234,8 @@ class _UiHandlers:
     def _to_stored_report(self, job: Job) -> StoredReport:
         root = self.folders.roots[0]
         where = "" if job.folder == root else str(job.folder.relative_to(root))
-        asked = self.asked.get(job.id, "")
-        return StoredReport(job.id, job.tool, where, asked, job.begun, round(job.seconds, 1), job.status or 0)
+        requested = self.asked.get(job.id, "")
+        return StoredReport(job.id, job.tool, where, requested, job.begun, round(job.seconds, 1), job.status or 0)
 
     def _store_finished(self, job: Job) -> None:
         """Store the report of a job that has just ended."""

@@ -87,7 +87,7 @@ def _split_command(command: str) -> list[str]:
         raise RequestRefused(translated("the command has an unclosed quote")) from None
 
 
-def _check_arguments(asked: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
+def _check_arguments(requested: UiRequest, folders: Folders, folder: Path, command: list[str]) -> list[str]:
     return [] if command else ["."]
 
 

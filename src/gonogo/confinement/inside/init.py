@@ -229,9 +229,9 @@ class WorldServer:
                 if descriptor == self._control.fileno():
                     self._receive_signal_request()
                 elif descriptor == self._listener.fileno():
-                    asking = self._start()
-                    if asking is not None:
-                        poll.register(asking, select.POLLIN)
+                    request = self._start()
+                    if request is not None:
+                        poll.register(request, select.POLLIN)
                 elif descriptor == self._woken:
                     self._drain_wakeups()
                     for gone in self._reap():

@@ -54,16 +54,16 @@ _MORE_THAN_A_LAYER = 8 << 30
 
 def _gathered_unit_clues(raised: RaisedException) -> Iterator[Clue]:
     """A single all-gather of FSDP that asks for more than any layer has."""
-    asked = _parse_bytes(_REQUESTED_PATTERN.search(raised.message.text))
+    requested = _parse_bytes(_REQUESTED_PATTERN.search(raised.message.text))
     gathers = any(frame.function.startswith(_GATHERING_FUNCTIONS) for frame in raised.frames[-4:])
-    if asked is not None and gathers and asked >= _MORE_THAN_A_LAYER:
+    if requested is not None and gathers and requested >= _MORE_THAN_A_LAYER:
         yield Clue(
             translated(
                 "FSDP gathers {asked} at once here, more than a layer has: the layers are not wrapped one by one, so "
                 "that one unit holds most of the model. Name the layer's class (fsdp_transformer_layer_cls_to_wrap "
                 "with TRANSFORMER_BASED_WRAP, or fully_shard on each layer); if it is named, or the model names it "
                 "(_no_split_modules), this release of accelerate or of the trainer does not find it: use a later one"
-            ).format(asked=size(asked)),
+            ).format(asked=size(requested)),
             (CluePlace(raised.log, raised.line),),
             against=("gpu-oom-activations", "gpu-oom-model-states"),
             decides=True,
@@ -132,27 +132,27 @@ _PLAN_SETTING_PATTERN = lazy_compile(r"(?i)tp_plan|partition_config|parallel_pla
 
 def _gpu_allocation_clues(text: str, place: CluePlace) -> Iterator[Clue]:
     """An allocation that failed although enough GPU memory was free or reserved."""
-    asked, free = _parse_bytes(_REQUESTED_PATTERN.search(text)), _parse_bytes(_FREE_PATTERN.search(text))
-    if asked is None or free is None:
+    requested, free = _parse_bytes(_REQUESTED_PATTERN.search(text)), _parse_bytes(_FREE_PATTERN.search(text))
+    if requested is None or free is None:
         return
-    if free > _SUFFICIENT_FREE_RATIO * asked:
+    if free > _SUFFICIENT_FREE_RATIO * requested:
         yield Clue(
             translated(
                 "{asked} was requested and {free} was free: the GPU had not run out of memory. The request "
                 "was refused by a per-process limit (set_per_process_memory_fraction, MPS, a container's "
                 "limit), a fragmented address space, or a library that maps memory itself"
-            ).format(asked=size(asked), free=size(free)),
+            ).format(asked=size(requested), free=size(free)),
             (place,),
             _OOM_HAZARDS,
         )
         return
     unused = _parse_bytes(_UNALLOCATED_PATTERN.search(text))
-    if unused is not None and unused > asked:
+    if unused is not None and unused > requested:
         yield Clue(
             translated(
                 "{asked} was requested, and {unused} is reserved by PyTorch but unused: enough, but fragmented "
                 "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
-            ).format(asked=size(asked), unused=size(unused)),
+            ).format(asked=size(requested), unused=size(unused)),
             (place,),
         )
 

@@ -340,8 +340,8 @@ def _low_precision_clues(log: FailureLog, exception: RaisedException, place: Clu
     settings = settings_of(log)
     used = next((one for one in settings if one.last_name.startswith(("fp8", "fp4")) and one.value != "false"), None)
     parallel = next((one for one in settings if setting_meaning(one.name) == "tp" and (one.number or 0) > 1), None)
-    told = [exception.message.text[:2000], *(f"{frame.path} {frame.function}" for frame in exception.frames[-3:])]
-    if used is None or parallel is None or not any(map(_LOW_PRECISION_PATTERN.search, told)):
+    texts = [exception.message.text[:2000], *(f"{frame.path} {frame.function}" for frame in exception.frames[-3:])]
+    if used is None or parallel is None or not any(map(_LOW_PRECISION_PATTERN.search, texts)):
         return
     for setting in settings:
         size, ranks = setting.number or 0, parallel.number or 1

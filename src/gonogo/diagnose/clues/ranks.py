@@ -153,7 +153,7 @@ def _collective_stack_clues(log: FailureLog) -> Iterator[Clue]:
         place = code_place(LogFrame(parts.group(3), int(parts.group(4)), parts.group(2)), log.setup.version_texts)
         if before is not None and place.package != "torch":
             work = next(
-                (said for names, said in _WORK_BY_WORDS if set(names) & set(place.function.lower().split("_"))), None
+                (text for names, text in _WORK_BY_WORDS if set(names) & set(place.function.lower().split("_"))), None
             )
             yield Clue(
                 translated(
@@ -200,7 +200,7 @@ def _wait_for_other_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> 
         if parts is None or not after or not (call := _OBJECT_COLLECTIVE_PATTERN.search(after[0].text)):
             continue
         words = set(parts.group(3).lower().split("_"))
-        work = next((said for names, said in _WORK_BY_WORDS if words & set(names)), None)
+        work = next((text for names, text in _WORK_BY_WORDS if words & set(names)), None)
         if work is None:
             continue
         yield Clue(

@@ -59,12 +59,12 @@ def named_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if not settings or not facts.chain:
         return
     raised = facts.chain[-1]
-    told: set[str] = set()
+    seen: set[str] = set()
     for setting in _mentioned_settings(raised, settings):
-        if setting.last_name in told:
+        if setting.last_name in seen:
             continue
-        told.add(setting.last_name)
-        if len(told) > _MAX_CLUES:
+        seen.add(setting.last_name)
+        if len(seen) > _MAX_CLUES:
             return
         yield Clue(
             translated("{name} is {value} in {source}").format(
@@ -82,10 +82,10 @@ _ASKED_SETTING_PATTERN = lazy_compile(
 def ignored_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """A setting that the message asks for, and that the run already has."""
     raised = facts.chain[-1] if facts.chain else None
-    asked = _ASKED_SETTING_PATTERN.search(raised.message.text[:4000]) if raised is not None else None
-    if raised is None or asked is None:
+    requested = _ASKED_SETTING_PATTERN.search(raised.message.text[:4000]) if raised is not None else None
+    if raised is None or requested is None:
         return
-    name, value = asked.groups()
+    name, value = requested.groups()
     for setting in settings_of(log):
         if setting.last_name == name.lower() and setting.value.strip().lower() == value.lower():
             caller = next((frame for frame in reversed(raised.frames) if frame.package not in _NAMED_BY_CALLERS), None)
@@ -263,15 +263,15 @@ def warned_before_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     last = None
     for found in islice(log.find_all(_WARNING_LINE_PATTERN), _MAX_WARNINGS):
         before = found.line.path == raised.log and found.line.number < raised.line
-        _, _, said = found.text.partition(at.module)
-        said = said.lstrip(":] -").removeprefix("WARNING:").strip()
-        if before and said and _NOT_FOUND_PATTERN.search(said):
-            last = (said, found)
+        _, _, text = found.text.partition(at.module)
+        text = text.lstrip(":] -").removeprefix("WARNING:").strip()
+        if before and text and _NOT_FOUND_PATTERN.search(text):
+            last = (text, found)
     if last is not None:
-        said, found = last
+        text, found = last
         yield Clue(
             translated(
                 "{module}, which fails, warned before: {said}. What it did not find may be what is missing"
-            ).format(module=at.module.rpartition(".")[2], said=said[:300].rstrip(".")),
+            ).format(module=at.module.rpartition(".")[2], said=text[:300].rstrip(".")),
             (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
         )

@@ -42,12 +42,12 @@ class Stack(NamedTuple):
 
 def stack_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """The function of each stack that says most: the innermost that is neither Python's nor torch's."""
-    told: set[tuple[str, int]] = set()
+    seen: set[tuple[str, int]] = set()
     for stack in stacks_of(log, facts):
         shown = _telling_frame(stack)
-        if shown is None or (shown.path, shown.line) in told or len(told) >= _MAX_CLUES:
+        if shown is None or (shown.path, shown.line) in seen or len(seen) >= _MAX_CLUES:
             continue
-        told.add((shown.path, shown.line))
+        seen.add((shown.path, shown.line))
         yield Clue(
             translated(
                 "{who} was in {function} ({file}:{line}){package} when its stack was written: look there for what only "

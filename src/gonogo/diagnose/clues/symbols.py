@@ -61,12 +61,12 @@ def _package_release_clues(api_mismatch: ApiMismatch, place: CluePlace) -> Itera
     if not api_mismatch.lacks or (not api_mismatch.asks and not api_mismatch.lacks_version):
         return
     lacks = f"{api_mismatch.lacks} {api_mismatch.lacks_version}".strip()
-    asks = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
-    if asks:
+    requires = f"{api_mismatch.asks} {api_mismatch.asks_version}".strip()
+    if requires:
         yield Clue(
             translated(
                 "{asks} uses a name that {lacks} does not have: the two come from releases that do not fit together"
-            ).format(asks=asks, lacks=lacks),
+            ).format(asks=requires, lacks=lacks),
             (place,),
         )
     elif api_mismatch.lacks_version:
@@ -101,10 +101,10 @@ def _cuda_version_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     torch = log.setup.version_texts.get("torch", "")
     built = _BUILD_CUDA_PATTERN.search(torch)
     for raised in facts.chain[-1:]:
-        asked = _REQUIRED_CUDA_PATTERN.search(raised.message.text[:2000])
-        if built is None or asked is None:
+        requested = _REQUIRED_CUDA_PATTERN.search(raised.message.text[:2000])
+        if built is None or requested is None:
             return
-        there, wanted = tuple(map(int, built.groups())), tuple(map(int, asked.groups()))
+        there, wanted = tuple(map(int, built.groups())), tuple(map(int, requested.groups()))
         if there < wanted:
             yield Clue(
                 translated(

@@ -142,12 +142,12 @@ def _explain_wrapper_attribute(
     """An attribute that only a module sharded by FSDP1, or by FSDP2, has."""
     for names, kind, why, change in _WRAPPERS:
         if names.search(misfit.names[0]):
-            asks = f"{misfit.asks} {misfit.asks_version}".strip()
+            requires = f"{misfit.asks} {misfit.asks_version}".strip()
             return (
                 translated("{name} exists only on {kind}, but this is a {subject}: {why}").format(
                     name=misfit.names[0], kind=kind, subject=misfit.subject, why=why
                 ),
-                change.format(asks=asks or translated("the framework")),
+                change.format(asks=requires or translated("the framework")),
             )
     return None, None
 
@@ -251,10 +251,10 @@ def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: 
                 "config.encoder)"
             ).format(caller=caller or translated("the caller"), release=release),
         )
-    asks = f"{misfit.asks} {misfit.asks_version}".strip() or translated("the code that reads it")
+    requires = f"{misfit.asks} {misfit.asks_version}".strip() or translated("the code that reads it")
     return (
         translated("{asks} reads {name} of {subject}, which the config does not have in {release}{why}").format(
-            asks=asks,
+            asks=requires,
             name=name,
             subject=subject,
             release=(version and release) or translated("the release of transformers that is installed"),

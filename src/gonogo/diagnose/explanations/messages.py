@@ -322,18 +322,18 @@ def _explain_missing_mesh_dimension(exception: RaisedException) -> Explanation:
     found = _MESH_DIMENSIONS_PATTERN.search(exception.message.text[:1000].replace("\\", ""))
     if found is None:
         return None, None
-    asked, there = (", ".join(_LITERAL_PATTERN.findall(names)) for names in found.groups())
-    if not asked or not there:
+    requested, there = (", ".join(_LITERAL_PATTERN.findall(names)) for names in found.groups())
+    if not requested or not there:
         return None, None
     return (
         translated(
             "the device mesh has only the dimensions {there}, and {asked} is asked for: this parallelism has size 1 "
             "(the other sizes take all ranks), or the mesh was made without it"
-        ).format(asked=asked, there=there),
+        ).format(asked=requested, there=there),
         translated(
             "give {asked} a size above 1 (smaller sizes of {there}, or more ranks), or turn off what runs "
             "over {asked} (FSDP, if it is for sharding or replication)"
-        ).format(asked=asked, there=there),
+        ).format(asked=requested, there=there),
     )
 
 

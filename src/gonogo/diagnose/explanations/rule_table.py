@@ -113,7 +113,7 @@ def load_rules() -> tuple[ExplanationRule, ...]:
 
 def placeholder_names(text: Text) -> set[str]:
     """The names of the placeholders in a sentence, in either language."""
-    return {name for said in (text.en, text.zh) for _, name, _, _ in Formatter().parse(said) if name}
+    return {name for sentence in (text.en, text.zh) for _, name, _, _ in Formatter().parse(sentence) if name}
 
 
 def _placeholder_values(exception: RaisedException) -> dict[str, str]:

@@ -51,7 +51,7 @@ _ROLES = {
 _ROLE_LETTERS = {Role.ROOT: "R", Role.CASCADE: "C", Role.ADVICE: "A", Role.TEARDOWN: "T"}
 
 
-Say = Callable[[str], str]
+Redact = Callable[[str], str]
 """Replaces private data in a text."""
 
 
@@ -76,22 +76,22 @@ def make_reader_pack(
 ) -> ReaderPack:
     """The evidence of a diagnosed log for a language model. ``released``: files of the release that the run used."""
     privacy = NameRedactor(_all_texts(log), {line.node for line in log.lines if line.node}, files.base)
-    say = privacy.redact_text
+    redact = privacy.redact_text
     sections = [
-        _failure_section(log, language, say),
-        _clue_section(report, language, say),
-        _source_section(log, files, released, language, say),
-        _lines_section(log, report, say),
-        _settings_section(log, files, say),
-        _considered_section(report, language, say),
-        _upstream_section(report, language, say),
-        _similar_section(report, language, say),
-        _missing_section(log, files, language, say),
+        _failure_section(log, language, redact),
+        _clue_section(report, language, redact),
+        _source_section(log, files, released, language, redact),
+        _lines_section(log, report, redact),
+        _settings_section(log, files, redact),
+        _considered_section(report, language, redact),
+        _upstream_section(report, language, redact),
+        _similar_section(report, language, redact),
+        _missing_section(log, files, language, redact),
     ]
     text = lay_out_sections(_PREAMBLE.in_language(language), sections, MAX_TOKENS, language)
     theirs = (_CLUES, _CONSIDERED, _OTHER_RELEASES_HEADING, _SIMILAR_THREADS_HEADING, _MISSING_HEADING)
-    said = {title.in_language(language) for title in theirs}
-    written = [part for part in text.split("\n## ")[1:] if part.partition("\n")[0] not in said]
+    taken_titles = {title.in_language(language) for title in theirs}
+    written = [part for part in text.split("\n## ")[1:] if part.partition("\n")[0] not in taken_titles]
     return ReaderPack(text, count_tokens(text), privacy, "\n".join(written))
 
 
@@ -106,7 +106,7 @@ def _all_texts(log: FailureLog) -> Iterator[str]:
 # -- the failure
 
 
-def _failure_section(log: FailureLog, language: str, redact: Say) -> PackSection:
+def _failure_section(log: FailureLog, language: str, redact: Redact) -> PackSection:
     section = PackSection(_FAILURES_TITLE, 2000)
     errors = [*log.errors, *log.truncated_errors]
     roots = [error for error in errors if error.role is Role.ROOT]
@@ -165,7 +165,7 @@ def _format_frame(path: str, line: int, function: str, code: str) -> str:
 
 
 def _source_section(
-    log: FailureLog, files: StaticFindings, released: Mapping[str, str] | None, language: str, redact: Say
+    log: FailureLog, files: StaticFindings, released: Mapping[str, str] | None, language: str, redact: Redact
 ) -> PackSection:
     section = PackSection(_SOURCE, 1100)
     for number, one in enumerate(source_around(log, files.sources, released)):
@@ -180,7 +180,7 @@ def _source_section(
     return section
 
 
-def _lines_section(log: FailureLog, report: Report, redact: Say) -> PackSection:
+def _lines_section(log: FailureLog, report: Report, redact: Redact) -> PackSection:
     section = PackSection(_LOG, 1600)
     decisive = {(span.path, span.line) for finding in report.findings for span in finding.spans}
     roles = {
@@ -261,7 +261,7 @@ def _role_letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
 # -- settings
 
 
-def _settings_section(log: FailureLog, files: StaticFindings, redact: Say) -> PackSection:
+def _settings_section(log: FailureLog, files: StaticFindings, redact: Redact) -> PackSection:
     section = PackSection(_SETTINGS, 1000)
     setup = log.setup
     words = _failure_words(log)
@@ -320,7 +320,7 @@ def _first_lines(text: str, max_lines: int = 40) -> list[str]:
 # -- conclusions
 
 
-def _clue_section(report: Report, language: str, redact: Say) -> PackSection:
+def _clue_section(report: Report, language: str, redact: Redact) -> PackSection:
     section = PackSection(_CLUES, 900)
     for number, clue in enumerate(report.clues):
         places = ", ".join(f"{place.path}:{place.line}" if place.line else place.path for place in clue.places[:4])
@@ -340,7 +340,7 @@ _CERTAINTIES = {
 }
 
 
-def _considered_section(report: Report, language: str, redact: Say) -> PackSection:
+def _considered_section(report: Report, language: str, redact: Redact) -> PackSection:
     section = PackSection(_CONSIDERED, 600)
     if report.answer is not None:
         section.add(0, redact(_GONOGO_ANSWER.format(sentence=report.answer.sentence).in_language(language)[:600]))
@@ -365,14 +365,14 @@ def _considered_section(report: Report, language: str, redact: Say) -> PackSecti
     return section
 
 
-def _upstream_section(report: Report, language: str, redact: Say) -> PackSection:
+def _upstream_section(report: Report, language: str, redact: Redact) -> PackSection:
     section = PackSection(_OTHER_RELEASES_HEADING, 400)
     for number, one in enumerate(report.upstream):
         section.add(number, redact(f"- {one.said.in_language(language)}"))
     return section
 
 
-def _similar_section(report: Report, language: str, redact: Say) -> PackSection:
+def _similar_section(report: Report, language: str, redact: Redact) -> PackSection:
     section = PackSection(_SIMILAR_THREADS_HEADING, 260)
     for number, thread in enumerate(report.similar):
         settled = thread.settled.in_language(language) if thread.settled is not None else ""
@@ -380,7 +380,7 @@ def _similar_section(report: Report, language: str, redact: Say) -> PackSection:
     return section
 
 
-def _missing_section(log: FailureLog, files: StaticFindings, language: str, redact: Say) -> PackSection:
+def _missing_section(log: FailureLog, files: StaticFindings, language: str, redact: Redact) -> PackSection:
     section = PackSection(_MISSING_HEADING, 300)
     for number, text in enumerate(iter_missing_evidence(log, files)):
         section.add(number, redact(f"- {text.in_language(language)}"))

@@ -100,14 +100,16 @@ def _package_excerpt(
 ) -> SourceExcerpt | None:
     """The lines around a frame in a package's file, given by its path below site-packages."""
     package, version = _distribution_and_version(relative_path)
-    told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
+    logged_version = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
     if relative_path in released:
-        return _excerpt_around(frame, released[relative_path], Text(f"{package} {told}", f"{package} {told}"))
+        return _excerpt_around(
+            frame, released[relative_path], Text(f"{package} {logged_version}", f"{package} {logged_version}")
+        )
     if version is None or (text := _read_installed(relative_path)) is None:
         return None
     origin = _FROM_INSTALLED.format(package=package, version=version)
-    if told and told != version:
-        other = _OTHER_RELEASE.format(version=told)
+    if logged_version and logged_version != version:
+        other = _OTHER_RELEASE.format(version=logged_version)
         origin = Text(origin.en + other.en, origin.zh + other.zh)
     return _excerpt_around(frame, text, origin)
 

@@ -59,18 +59,18 @@ class _PrivateEvidence:
     """The log and the run's files, with private names replaced as in the pack that the model saw."""
 
     def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
-        say = pack.privacy.redact_text
-        texts = [say(line.text) for line in log.lines]
+        redact = pack.privacy.redact_text
+        texts = [redact(line.text) for line in log.lines]
         setup = log.setup
-        texts += [say(text) for text in (setup.launch, setup.deepspeed_config_text, setup.script) if text]
-        texts += [say(source.text) for source in files.sources.values() if len(source.data) < 200_000]
+        texts += [redact(text) for text in (setup.launch, setup.deepspeed_config_text, setup.script) if text]
+        texts += [redact(source.text) for source in files.sources.values() if len(source.data) < 200_000]
         self.text = _collapse_whitespace("\n".join([*texts, pack.evidence]))
         self.digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", self.text)
         self.own_digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", _collapse_whitespace("\n".join(texts)))
         """Numbers in the log and the run's files only, since the pack contains line and token counts of its own."""
         self.versions = setup.version_texts
-        self.lines = {say(facts.path): facts.lines for facts in log.logs}
-        self.places = {(say(line.path), line.number) for line in log.lines}
+        self.lines = {redact(facts.path): facts.lines for facts in log.logs}
+        self.places = {(redact(line.path), line.number) for line in log.lines}
         for error in (*log.errors, *log.truncated_errors):
             self.places |= {(pack.privacy.redact_path(frame.path), frame.line) for frame in error.all_frames}
         for path, source in files.sources.items():
@@ -121,13 +121,13 @@ def _occur_in_order(parts: list[str], text: str) -> bool:
 
 
 def _check_place(place: ClaimedPlace, evidence: _PrivateEvidence) -> CheckedClaim:
-    said = f"{place.path}:{place.line}"[:400]
+    claimed = f"{place.path}:{place.line}"[:400]
     path = place.path.strip()
     holds = place.line >= 1 and bool(path) and (
         any(place.line == line and _is_same_path(path, known) for known, line in evidence.places)
         or any(place.line <= lines and _is_same_path(path, known) for known, lines in evidence.lines.items())
     )  # fmt: skip
-    return CheckedClaim("place", said, holds, _LINE_EXISTS if holds else _LINE_DOES_NOT_EXIST)
+    return CheckedClaim("place", claimed, holds, _LINE_EXISTS if holds else _LINE_DOES_NOT_EXIST)
 
 
 def _is_same_path(stated_path: str, known_path: str) -> bool:
@@ -136,30 +136,30 @@ def _is_same_path(stated_path: str, known_path: str) -> bool:
 
 
 def _check_version(claim: VersionClaim, evidence: _PrivateEvidence) -> CheckedClaim:
-    said = f"{claim.package} {claim.has}" + (f", needs {claim.needs}" if claim.needs else "")
+    claimed = f"{claim.package} {claim.has}" + (f", needs {claim.needs}" if claim.needs else "")
 
     def rejected_claim(reason: Text) -> CheckedClaim:
-        return CheckedClaim("version", said[:200], False, reason)
+        return CheckedClaim("version", claimed[:200], False, reason)
 
     name, has = canonical_package_name(claim.package), claim.has.strip().lstrip("v=")
     try:
         version = Version(has)
     except InvalidVersion:
         return rejected_claim(_NOT_A_VERSION)
-    told = [evidence.versions[name]] if name in evidence.versions else _versions_near_name(name, evidence.text)
-    if not told:
+    versions = [evidence.versions[name]] if name in evidence.versions else _versions_near_name(name, evidence.text)
+    if not versions:
         return rejected_claim(_VERSION_NOT_LOGGED)
-    if not any(_matches_version(version, one) for one in told):
-        return rejected_claim(_OTHER_VERSION_LOGGED.format(version=told[0]))
+    if not any(_matches_version(version, one) for one in versions):
+        return rejected_claim(_OTHER_VERSION_LOGGED.format(version=versions[0]))
     if not claim.needs.strip():
-        return CheckedClaim("version", said[:200], True, _VERSION_CONFIRMED)
+        return CheckedClaim("version", claimed[:200], True, _VERSION_CONFIRMED)
     try:
         needs = SpecifierSet(claim.needs.strip())
     except InvalidSpecifier:
         return rejected_claim(translated("{needs} is not a version specifier").format(needs=claim.needs[:60]))
     if needs.contains(version.public, prereleases=True):
         return rejected_claim(_SATISFIES.format(version=version, needs=needs))
-    return CheckedClaim("version", said[:200], True, _VIOLATES.format(needs=needs))
+    return CheckedClaim("version", claimed[:200], True, _VIOLATES.format(needs=needs))
 
 
 def _matches_version(version: Version, stated_version: str) -> bool:
@@ -180,14 +180,14 @@ def _contains_number(number: float, digits: str) -> bool:
 
 
 def _check_number(claim: NumberClaim, evidence: _PrivateEvidence) -> CheckedClaim:
-    said = f"{claim.expression} = {claim.equals:g}"[:200]
+    claimed = f"{claim.expression} = {claim.equals:g}"[:200]
     found = evaluate_arithmetic(claim.expression)
     if found is None:
-        return CheckedClaim("number", said, False, _NOT_ARITHMETIC)
+        return CheckedClaim("number", claimed, False, _NOT_ARITHMETIC)
     value, numbers = found
     whole = float(value).is_integer() and float(claim.equals).is_integer()
     if not (value == claim.equals if whole else math.isclose(value, claim.equals, rel_tol=_ROUNDING_TOLERANCE)):
-        return CheckedClaim("number", said, False, _OTHER_VALUE.format(value=f"{value:.10g}"))
+        return CheckedClaim("number", claimed, False, _OTHER_VALUE.format(value=f"{value:.10g}"))
     for number in numbers:
         written = f"{number:.15g}"
         power = float(number).is_integer() and int(number) in (1000, 1024, 1_000_000, 1024**2, 10**9, 1024**3)
@@ -196,7 +196,7 @@ def _check_number(claim: NumberClaim, evidence: _PrivateEvidence) -> CheckedClai
             and not power
             and re.search(rf"(?<![\d.]){re.escape(written)}(?!\d)", evidence.digits) is None
         ):
-            return CheckedClaim("number", said, False, _NUMBER_NOT_IN_LOG.format(number=written))
+            return CheckedClaim("number", claimed, False, _NUMBER_NOT_IN_LOG.format(number=written))
     if not any(_contains_number(number, evidence.own_digits) for number in numbers):
-        return CheckedClaim("number", said, False, _NO_NUMBER_FROM_LOG)
-    return CheckedClaim("number", said, True, _VALUE_CONFIRMED)
+        return CheckedClaim("number", claimed, False, _NO_NUMBER_FROM_LOG)
+    return CheckedClaim("number", claimed, True, _VALUE_CONFIRMED)

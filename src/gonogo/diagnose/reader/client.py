@@ -165,8 +165,8 @@ def _completion_text(data: bytes) -> str:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise NoAnswerError(_NO_COMPLETION) from None
     if isinstance(refusal, str) and refusal.strip():
-        said = " ".join(refusal.split())[:200]
-        raise NoAnswerError(translated("the model refuses: {said}").format(said=said))
+        reason = " ".join(refusal.split())[:200]
+        raise NoAnswerError(translated("the model refuses: {said}").format(said=reason))
     if choice.get("finish_reason") == "content_filter":
         raise NoAnswerError(translated("the server's filter stopped the answer"))
     if not isinstance(content, str) or not content.strip():

@@ -173,8 +173,8 @@ class AutoValues:
             return Field.not_known(
                 reason=_unknown_argument_text(", ".join([*missing, *(["world size"] if size is None else [])]))
             )
-        said = " × ".join(["world size", *names])
-        return Field(size * parts[0].value * parts[1].value, reason=_FROM_ARGUMENTS.format(names=said))
+        text = " × ".join(["world size", *names])
+        return Field(size * parts[0].value * parts[1].value, reason=_FROM_ARGUMENTS.format(names=text))
 
     def _warmup_steps(self) -> Field:
         steps, ratio = self._training_argument("warmup_steps"), self._training_argument("warmup_ratio")
@@ -219,17 +219,17 @@ class AutoValues:
         assert self._accelerate is not None
         path = (name,) if name == "mixed_precision" else ("deepspeed_config", name)
         field = self._accelerate.get(*path)
-        said = ".".join(path)
+        key = ".".join(path)
         if field.unknown:
-            return Field.not_known(reason=_unknown_argument_text(said))
+            return Field.not_known(reason=_unknown_argument_text(key))
         value = field.get(None)
         if value in (None, "auto"):
-            return Field(default) if default is not None else Field.not_known(reason=_unknown_argument_text(said))
+            return Field(default) if default is not None else Field.not_known(reason=_unknown_argument_text(key))
         if wanted is not None:
             value = value in wanted
         elif isinstance(default, (bool, int, float)):
             value = field.truth if isinstance(default, bool) else field.number
-        return Field(value, reason=_FROM_ACCELERATE.format(names=said))
+        return Field(value, reason=_FROM_ACCELERATE.format(names=key))
 
 
 def _deepspeed_default(keys: Keys) -> Field:

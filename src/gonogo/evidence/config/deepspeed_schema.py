@@ -73,8 +73,8 @@ def release_has_key(info: KeyInfo, release: Version) -> bool:
 
 def key_meaning(path: str, language: str) -> str:
     """The purpose of a key (``zero_optimization.stage``); empty if the table has none."""
-    said = _load_meanings().get(path)
-    return "" if said is None else said[language if language == "zh" else "en"]
+    meanings = _load_meanings().get(path)
+    return "" if meanings is None else meanings[language if language == "zh" else "en"]
 
 
 def default_in_release(info: KeyInfo, release: Version) -> Any:
@@ -88,23 +88,23 @@ def default_in_release(info: KeyInfo, release: Version) -> Any:
 
 def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> str:
     """A description of a key: its meaning, default, releases and replacement."""
-    said = [key_meaning(path, language)]
+    lines = [key_meaning(path, language)]
     default = default_in_release(info, release)
     if default is not None:
-        said.append(_format_in_language(translated("Default: {value}."), language, value=json.dumps(default)))
+        lines.append(_format_in_language(translated("Default: {value}."), language, value=json.dumps(default)))
     if info.since:
-        said.append(
+        lines.append(
             _format_in_language(translated("Available since DeepSpeed {version}."), language, version=info.since)
         )
     if info.until:
-        said.append(
+        lines.append(
             _format_in_language(translated("Available until DeepSpeed {version}."), language, version=info.until)
         )
     if info.deprecated:
-        said.append(_format_in_language(translated("Deprecated."), language))
+        lines.append(_format_in_language(translated("Deprecated."), language))
     if info.replacement:
-        said.append(_format_in_language(translated("Use {name} instead."), language, name=info.replacement))
-    return " ".join(one for one in said if one)
+        lines.append(_format_in_language(translated("Use {name} instead."), language, name=info.replacement))
+    return " ".join(one for one in lines if one)
 
 
 def _format_in_language(text: Text, language: str, **values: object) -> str:
@@ -121,10 +121,10 @@ def _property_schemas(keys: Mapping[str, KeyInfo], release: Version, path: str, 
 
 def _key_schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     schema = _value_schema(info, release, path, language)
-    said = describe_key(path, info, release, language)
+    description = describe_key(path, info, release, language)
     default = default_in_release(info, release)
     return {
-        **({"description": said} if said else {}),
+        **({"description": description} if description else {}),
         **schema,
         **({"default": default} if default is not None and schema else {}),
         **({"deprecated": True} if info.deprecated else {}),

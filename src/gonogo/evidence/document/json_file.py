@@ -100,14 +100,14 @@ class _JsonReader:
             self.add_problem("empty", start, start)
         return JsonFile(self.source, self.root, tuple(self.problems), tuple(tokens))
 
-    def add_problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **said: Any) -> None:
+    def add_problem(self, kind: str, start: int, end: int, *, repair: str | None = None, **value: Any) -> None:
         if len(self.problems) < _MAX_PROBLEMS:
             place = self.source.place(start, end)
             edit = place.edit(repair) if repair is not None else None
-            self.problems.append(make_problem(kind, place, repair=edit, **said))
+            self.problems.append(make_problem(kind, place, repair=edit, **value))
 
-    def add_problem_at_token(self, kind: str, token: Token, *, repair: str | None = None, **said: Any) -> None:
-        self.add_problem(kind, token.start, token.end, repair=repair, **said)
+    def add_problem_at_token(self, kind: str, token: Token, *, repair: str | None = None, **value: Any) -> None:
+        self.add_problem(kind, token.start, token.end, repair=repair, **value)
 
     def is_first_on_line(self, token: Token) -> bool:
         """Whether the token is the first on its line, where Hjson needs no comma before it."""
@@ -194,8 +194,8 @@ class _JsonReader:
             self.add_value(TreeNode(Field(scalar.value, place=place)), scalar.value)
             return
         reason = TEMPLATE_REASON if scalar.problem == "template" else UNREADABLE_REASON
-        said = token.data.decode("utf-8", "replace")
-        self.add_value(TreeNode(Field.not_known(place, reason.format(text=shorten_for_message(said)))), said)
+        stated = token.data.decode("utf-8", "replace")
+        self.add_value(TreeNode(Field.not_known(place, reason.format(text=shorten_for_message(stated)))), stated)
 
     def consume_opening_bracket(self, token: Token) -> None:
         top = self.open[-1]

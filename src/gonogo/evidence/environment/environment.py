@@ -273,10 +273,10 @@ class Environment(msgspec.Struct, frozen=True):
 
     def _with_declared_place(self, package: Package) -> Package:
         """The package with the place at which a file states the same version."""
-        asked = self.packages.get(package.name)
-        if asked is None or asked.place is None or asked.specifier:
+        requested = self.packages.get(package.name)
+        if requested is None or requested.place is None or requested.specifier:
             return package
-        return msgspec.structs.replace(package, place=asked.place, source=asked.source)
+        return msgspec.structs.replace(package, place=requested.place, source=requested.source)
 
 
 @lru_cache(maxsize=1)

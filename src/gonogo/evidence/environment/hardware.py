@@ -156,8 +156,8 @@ def parse_machine(gpus: str | None, nodes: int | None, host_memory: str | None, 
         accelerator, count = find_accelerator(instance.accelerator), instance.count
         host_bytes = instance.host_bytes if host_bytes is None else host_bytes
     else:
-        said, name = _split_gpu_count(gpus)
-        accelerator, count = find_accelerator(name or DEFAULT_ACCELERATOR), default_count if said is None else said
+        text, name = _split_gpu_count(gpus)
+        accelerator, count = find_accelerator(name or DEFAULT_ACCELERATOR), default_count if text is None else text
     return Machine(accelerator, count, 1 if nodes is None else nodes, host_bytes)
 
 

@@ -53,20 +53,20 @@ class ProjectPackage(msgspec.Struct, frozen=True):
 def project_package(folder: Path) -> ProjectPackage | None:
     """The package that a folder's pyproject.toml, setup.cfg or setup.py defines; None if they define none."""
     setup, project = folder / "setup.py", folder / "pyproject.toml"
-    told = _read_pyproject(project) if is_file(project) else None
+    pyproject = _read_pyproject(project) if is_file(project) else None
     by_setup = _read_setup_files(setup) if is_file(setup) else None
     by_config = _parse_setup_cfg(folder / "setup.cfg") if is_file(folder / "setup.cfg") else None
-    if told is None and by_setup is None and by_config is None:
+    if pyproject is None and by_setup is None and by_config is None:
         return None
     both: dict[str, Any] = {}
-    for source_of in (by_setup, by_config, told):  # later ones take precedence, as in setuptools
+    for source_of in (by_setup, by_config, pyproject):  # later ones take precedence, as in setuptools
         both.update({key: value for key, value in (source_of or {}).items() if value})
     name = canonical_package_name(both.get("name") or "")
     source = _source_folder(folder, name, both.get("where") or "")
     if source is None:
         return None
     return ProjectPackage(
-        file=project if told is not None else setup if by_setup is not None else folder / "setup.cfg",
+        file=project if pyproject is not None else setup if by_setup is not None else folder / "setup.cfg",
         name=name,
         version=both.get("version") or _version_from_module(source, name),
         source=source,
@@ -132,8 +132,8 @@ def _read_pyproject(path: Path) -> dict[str, Any] | None:
     poetry, setuptools = _as_mapping(tool.get("poetry")), _as_mapping(tool.get("setuptools"))
     if not (project or poetry or setuptools):
         return None
-    told = _as_mapping(setuptools.get("dynamic"))
-    dynamic = _as_mapping(told.get("dependencies")).get("file") or []
+    dynamic_table = _as_mapping(setuptools.get("dynamic"))
+    dynamic = _as_mapping(dynamic_table.get("dependencies")).get("file") or []
     packages = setuptools.get("packages")
     where = _as_mapping(_as_mapping(packages).get("find") if isinstance(packages, dict) else {}).get("where") or []
     where = where or [value for key, value in _as_mapping(setuptools.get("package-dir")).items() if key == ""]
@@ -142,7 +142,7 @@ def _read_pyproject(path: Path) -> dict[str, Any] | None:
         "name": project.get("name") or poetry.get("name") or "",
         "version": project.get("version")
         or poetry.get("version")
-        or _version_file_text(path.parent, _as_mapping(told.get("version")).get("file")),
+        or _version_file_text(path.parent, _as_mapping(dynamic_table.get("version")).get("file")),
         "requires": [text for text in project.get("dependencies") or [] if isinstance(text, str)],
         "files": [dynamic] if isinstance(dynamic, str) else [one for one in dynamic if isinstance(one, str)],
         "where": next((one for one in where if isinstance(one, str)), ""),
@@ -245,10 +245,10 @@ class SetupRequirements(msgspec.Struct, frozen=True):
 def setup_requirements(text: str) -> SetupRequirements | None:
     """The requirements in the text of a ``setup.py``; None if it doesn't call ``setup``."""
     try:
-        told = _parse_setup_py(text)
+        setup = _parse_setup_py(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-    return SetupRequirements(tuple(told["requires"]), tuple(told["files"])) if told is not None else None
+    return SetupRequirements(tuple(setup["requires"]), tuple(setup["files"])) if setup is not None else None
 
 
 def _called_name(node: ast.Call) -> str:

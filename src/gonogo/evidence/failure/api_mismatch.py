@@ -119,15 +119,15 @@ def _parse_api_mismatch(exception: RaisedException, versions: Mapping[str, str])
         return None
     at = _requesting_frame(frames, message.form)
     lacks = _package_lacking_name(message, at, frames, versions)
-    asks = at.package if at is not None and at.package != lacks else ""
-    if not asks and message.form == "no_module" and (found := _WRAPPED_IMPORT_PATTERN.search(message.text)):
-        asks = distribution_of(found.group(1))
+    requires = at.package if at is not None and at.package != lacks else ""
+    if not requires and message.form == "no_module" and (found := _WRAPPED_IMPORT_PATTERN.search(message.text)):
+        requires = distribution_of(found.group(1))
     return ApiMismatch(
         form=message.form,
         lacks=lacks,
         lacks_version=versions.get(lacks, ""),
-        asks=asks,
-        asks_version=(at.release if at is not None and asks else "") or versions.get(asks, ""),
+        asks=requires,
+        asks_version=(at.release if at is not None and requires else "") or versions.get(requires, ""),
         subject=message.subject,
         names=message.names,
         by_user=at is not None and at.owner == "user",

@@ -182,14 +182,14 @@ def _follow_script(
     if depth >= _MAX_DEPTH:
         return ()
     environment = _launch_environment(call, command)
-    asked = {**slurm, **slurm_options(call.slurm)} if call.slurm is not None else dict(slurm)
+    requested = {**slurm, **slurm_options(call.slurm)} if call.slurm is not None else dict(slurm)
     if call.code is not None:
-        given = slurm_variables(with_gpus_per_node(dict(asked)))
+        given = slurm_variables(with_gpus_per_node(dict(requested)))
         inside = _commands_of_bash_c(call.code, command, environment, given)
-        return _launches_of_commands(inside, source, with_gpus_per_node(asked), depth + 1, barren)
+        return _launches_of_commands(inside, source, with_gpus_per_node(requested), depth + 1, barren)
     if call.from_input:
-        inside = _stdin_commands(command, environment, slurm_variables(with_gpus_per_node(dict(asked))))
-        return _launches_of_commands(inside, source, with_gpus_per_node(asked), depth + 1, barren)
+        inside = _stdin_commands(command, environment, slurm_variables(with_gpus_per_node(dict(requested))))
+        return _launches_of_commands(inside, source, with_gpus_per_node(requested), depth + 1, barren)
     path = call.script.value if call.script is not None else None
     if path is None:
         return ()
@@ -197,7 +197,7 @@ def _follow_script(
         script = SourceFile.read(display_path(command.cwd / os.path.expanduser(path)))
     except UserError:
         return ()
-    own = {**sbatch_directives(script), **asked}
+    own = {**sbatch_directives(script), **requested}
     given = slurm_variables(own)
     key = (script.path, command.cwd, command.cwd_known, depth, *_caller_key(call.script_arguments, environment, given))
     if key in barren:

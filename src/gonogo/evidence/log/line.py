@@ -121,8 +121,8 @@ def _progress_states(piece: bytes) -> list[str]:
         return [""]
     if len(states) > 2:
         begun = next((index for index, state in enumerate(states) if "Traceback (most" in state), len(states))
-        telling = [state for state in states[: min(begun, len(states) - 1)] if "Error" in state]
-        states = telling[:_MAX_PROGRESS_STATES] + (states[begun:][:_MAX_PROGRESS_STATES] or states[-1:])
+        errors = [state for state in states[: min(begun, len(states) - 1)] if "Error" in state]
+        states = errors[:_MAX_PROGRESS_STATES] + (states[begun:][:_MAX_PROGRESS_STATES] or states[-1:])
     return [state[:MAX_LINE_LENGTH].rstrip() for state in states]
 
 
@@ -173,8 +173,8 @@ def _parse_line(path: str, number: int, text: str, rank: int | None, prefix_patt
         if not text or text[0] in " \t":
             break  # no prefix begins with whitespace: a traceback's frame or its code
         if found := _RANK_PREFIX_PATTERN.match(text):
-            said = next((group for group in found.groups() if group), None)
-            rank = int(said) if said else rank
+            digits = next((group for group in found.groups() if group), None)
+            rank = int(digits) if digits else rank
         elif found := _TIMESTAMP_PREFIX_PATTERN.match(text) or _BRACKETED_TIME_PATTERN.match(text):
             time = _parse_timestamp(next(group for group in found.groups() if group))
         else:

@@ -61,8 +61,8 @@ def _split_processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, lis
         if process := _PROCESS_LINE_PATTERN.match(line.text):
             if body:
                 yield rank, body
-            said = _RANK_OPTION_PATTERN.search(process.group(2))
-            rank = line.rank if line.rank is not None else int(said.group(1)) if said else None
+            match = _RANK_OPTION_PATTERN.search(process.group(2))
+            rank = line.rank if line.rank is not None else int(match.group(1)) if match else None
             body, reading, within = [], True, False
         elif reading and (thread := _THREAD_LINE_PATTERN.match(line.text)):
             within = not body and thread.group(1) in (None, "MainThread")

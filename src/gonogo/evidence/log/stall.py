@@ -182,11 +182,11 @@ def _collective_timeouts(log: FailureLog) -> Iterator[CollectiveTimeout]:
     for found in log.find_all(_COLLECTIVE_TIMEOUT_PATTERN):
         work = _WORK_PATTERN.search(found.text)
         rank = _WATCHDOG_RANK_PATTERN.search(found.text)
-        said = next((group for group in rank.groups() if group), None) if rank else None
+        digits = next((group for group in rank.groups() if group), None) if rank else None
         sequence, operation, numel, shape = work.groups() if work else (None,) * 4
         yield CollectiveTimeout(
             found,
-            int(said) if said else found.line.rank,
+            int(digits) if digits else found.line.rank,
             int(sequence) if sequence else None,
             operation,
             int(numel) if numel else _element_count(shape),

@@ -37,7 +37,7 @@ def _load_datasets() -> dict[str, PublishedDataset]:
                 _parse_columns(row["columns"]),
                 tuple(row.get("splits", ("train",))),
                 tuple(row.get("subsets", ())),
-                {subset: _parse_columns(told) for subset, told in row.get("of_subset", {}).items()},
+                {subset: _parse_columns(facts) for subset, facts in row.get("of_subset", {}).items()},
             )
     return found
 

@@ -47,8 +47,8 @@ def infer_swift_options(name: str, folder: Path, model_class: str | None = None)
     if exists(folder / "args.json") or any(own in models.names for models in _load_models()):
         return SwiftModelOptions()
     config = _read_object(folder / "config.json")
-    said = config.get("architectures")
-    architecture = said[0] if isinstance(said, list) and said else None
+    architectures = config.get("architectures")
+    architecture = architectures[0] if isinstance(architectures, list) and architectures else None
     kind_of = _load_table()["kinds"]
     of = _groups_of_architecture(architecture or model_class)
     if not of and architecture is not None and architecture.endswith(_CLASSIFIER_SUFFIX):

@@ -88,11 +88,11 @@ def _group_rows(found: Mapping[str, tuple[str, _WeightComparison, _FrozenWeight,
     """Rows in which weights with the same outcome are merged."""
     groups: dict[tuple[str, ...], list[str]] = {}
     firsts: dict[tuple[str, ...], tuple[str, _WeightComparison, _FrozenWeight, _FrozenWeight]] = {}
-    for told in found.values():
-        stage, verdict, weight, now = told
+    for reported in found.values():
+        stage, verdict, weight, now = reported
         key = (stage, *map(str, (verdict.status, verdict.is_certain, verdict.before, verdict.after)))
         groups.setdefault(key, []).append(weight.name)
-        firsts.setdefault(key, told)
+        firsts.setdefault(key, reported)
     for key, names in groups.items():
         stage, verdict, weight, now = firsts[key]
         yield BaseRow(
@@ -142,7 +142,9 @@ def _later_weights(lives: Sequence[RankRunState]) -> dict[str, _FrozenWeight]:
 
 
 def _tensor_samples(lives: Iterable[RankRunState]) -> dict[tuple[str, str], TensorSample]:
-    return {(file, key): one for life in lives for file, told in life.samples.items() for key, one in told.items()}
+    return {
+        (file, key): one for life in lives for file, reported in life.samples.items() for key, one in reported.items()
+    }
 
 
 def _files_of_untracked(before: Sequence[RankRunState], after: Sequence[RankRunState]) -> frozenset[str]:

@@ -56,7 +56,14 @@ def first_cause(failure: Failure) -> ChainedException | None:
     """The root of a failure's ``raise … from`` chain, if its traceback shows one."""
     if not failure.cause:
         return None
-    return next((told for told in exception_chain(failure)[:-1] if told.type and told.type in failure.cause), None)
+    return next(
+        (
+            exception
+            for exception in exception_chain(failure)[:-1]
+            if exception.type and exception.type in failure.cause
+        ),
+        None,
+    )
 
 
 def package_of_file(path: str) -> str | None:

@@ -111,8 +111,8 @@ def frame_spans(*marked: tuple[Frame | None, Text | None]) -> tuple[Span, ...]:
 
 def library_frame(failure: Failure | ChainedException) -> Frame | None:
     """The innermost frame of a library, torch only if there is no other; DeepSpeed's thin wrapper is skipped."""
-    telling = [f for f in failure.frames if not is_stdlib_frame(f) and not path_ends_with(f, "deepspeed/utils/nvtx.py")]
-    return innermost_frame(telling, "library") or innermost_frame(telling, "torch")
+    shown = [f for f in failure.frames if not is_stdlib_frame(f) and not path_ends_with(f, "deepspeed/utils/nvtx.py")]
+    return innermost_frame(shown, "library") or innermost_frame(shown, "torch")
 
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:

@@ -32,13 +32,13 @@ def result_report(record: RehearsalRecord) -> ResultReport | None:
     rows = [_weight_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
     lost = {row.name for row in rows if row.status != "restored"}
     bases = base_weight_rows(first, record.afterwards, [done.life_part for done in record.afterwards])
-    told = {strip_peft_wrappers(name) for row in bases if row.status == "drawn" for name in row.names}
+    drawn_names = {strip_peft_wrappers(name) for row in bases if row.status == "drawn" for name in row.names}
     return ResultReport(
         stages=tuple(map(_result_stage, record.afterwards)),
         is_loaded=loaded is not None,
         states=(
             *(row for row in rows if row.kind == "parameter" or row.status != "unchanged"),
-            *(row for row in _reinitialized_rows(loaded, lost) if strip_peft_wrappers(row.name) not in told),
+            *(row for row in _reinitialized_rows(loaded, lost) if strip_peft_wrappers(row.name) not in drawn_names),
         ),
         bases=bases,
     )

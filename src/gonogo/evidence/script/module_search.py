@@ -234,10 +234,12 @@ def _added_root(reader: _PathEvaluator, call: ast.Call, path: str) -> list[SysPa
     indicator = given.get("indicator", call.args[1] if len(call.args) > 1 else None)
     if folder is not None and name.endswith("setup_root"):
         try:
-            told = ast.literal_eval(indicator) if indicator is not None else _ROOT_INDICATORS
+            indicators = ast.literal_eval(indicator) if indicator is not None else _ROOT_INDICATORS
         except ValueError:
-            told = ()
-        names = (told,) if isinstance(told, str) else tuple(one for one in told if isinstance(one, str))
+            indicators = ()
+        names = (
+            (indicators,) if isinstance(indicators, str) else tuple(one for one in indicators if isinstance(one, str))
+        )
         folder = _root_above(folder, names)
     return [SysPathAddition(folder, True, call.lineno)]
 

@@ -209,8 +209,8 @@ class NameResolver:
             # `try: from a import X; except ImportError: from b import X`: it may be either
             imported.sort(key=lambda pair: start_position(pair[1].node))
             return tuple(dict.fromkeys(name for names, _ in imported for name in names))
-        said = [names for names, binding in pairs if not is_none(binding.value)]
-        return said[0] if said and all(names == said[0] for names in said) else ()
+        bound = [names for names, binding in pairs if not is_none(binding.value)]
+        return bound[0] if bound and all(names == bound[0] for names in bound) else ()
 
     def class_attributes(self, owner: ast.ClassDef) -> dict[str, list[Binding]]:
         """The attributes that a class's methods set on ``self``."""

@@ -237,9 +237,9 @@ class ProjectView:
         """The names of the object at ``dotted`` in the project, its own first; None if it isn't the project's."""
         if dotted in self._named:
             return self._named[dotted]
-        asked = bool(self._asking)
+        requested = bool(self._asking)
         found = self._find_names(dotted)
-        if found or not asked:  # don't cache a failure inside a cyclic lookup: it isn't final
+        if found or not requested:  # don't cache a failure inside a cyclic lookup: it isn't final
             self._named[dotted] = found
         return found
 

@@ -79,10 +79,10 @@ class TrackerUploader:
 def _send_report(tracker: Tracker, handover: TrackerUpload, language: str) -> None:
     try:
         tracker.upload(handover)
-        said = _REPORT_SENT.format(count=len(handover.findings), name=tracker.name, where=tracker.where)
+        text = _REPORT_SENT.format(count=len(handover.findings), name=tracker.name, where=tracker.where)
     except Exception as error:  # a server that can't be reached, an unknown version of its client
-        said = _REPORT_NOT_SENT.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
-    print(said.in_language(language), file=sys.stderr, flush=True)
+        text = _REPORT_NOT_SENT.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
+    print(text.in_language(language), file=sys.stderr, flush=True)
 
 
 def _write_report(state: RankState, records: str, folder: str, seconds: float) -> TrackerUpload:

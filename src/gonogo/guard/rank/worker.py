@@ -295,10 +295,10 @@ class Guard(RankState):
     @harmless("steps")
     def write_pending_steps(self) -> None:
         """Write the steps that are not recorded yet, with a warning if memory is about to run out."""
-        told = self.steps.take_unreported_steps(self.step, time.monotonic(), include_all=self._stop.is_set())
-        if told is None or self.writer is None:
+        steps = self.steps.take_unreported_steps(self.step, time.monotonic(), include_all=self._stop.is_set())
+        if steps is None or self.writer is None:
             return
-        record, at = told
+        record, at = steps
         self.writer.put(record)
         for warning in self._memory.check_after_step(at, record, self.steps.median()):
             self.writer.put(warning)
@@ -317,11 +317,11 @@ class Guard(RankState):
         progress = max(self.progress, newest)
         loading = self.step == 0 and waiting is None
         median = self.steps.median()
-        told = self._stalls.due_notice(time.monotonic(), progress, median, loading)
-        if told is None or self.writer is None:
+        notice = self._stalls.due_notice(time.monotonic(), progress, median, loading)
+        if notice is None or self.writer is None:
             return
-        if told.over:
-            self.writer.put(StallEndRecord(time.time(), self.step, round(told.seconds, 3)))
+        if notice.over:
+            self.writer.put(StallEndRecord(time.time(), self.step, round(notice.seconds, 3)))
             return
         from gonogo.guard.tensors.modules import module_of_stack
 
@@ -330,22 +330,22 @@ class Guard(RankState):
                 time.time(),
                 step=self.step,
                 phase=self.phase,
-                seconds=round(told.seconds, 3),
+                seconds=round(notice.seconds, 3),
                 median=round(median, 3),
                 threads=all_threads(),
                 collectives=self.ring.collectives(),
                 counts=dict(self.ring.counts),
                 queues=process_group_queues(),
                 module=module_of_stack(self.model, main_frame()),
-                again=told.again,
+                again=notice.again,
             )
         )
 
     def _record_fault(self, part: str, error: BaseException) -> None:
         if self.writer is None or self.writer.broken:
             return
-        told = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
-        self.writer.put(GuardFaultRecord(time.time(), part, type(error).__name__, str(error)[:2000], told))
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-8000:]
+        self.writer.put(GuardFaultRecord(time.time(), part, type(error).__name__, str(error)[:2000], trace))
 
 
 _guard: Guard | None = None

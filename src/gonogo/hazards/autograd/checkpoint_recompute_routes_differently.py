@@ -20,7 +20,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             experts = log.says(self.patterns["experts"])
             if not routed and ("recomputed metadata" in message or not experts):
                 continue
-            told = (
+            row_counts = (
                 translated(" ({first} rows, then {second})").format(
                     first=sizes.group("first"), second=sizes.group("second")
                 )
@@ -29,7 +29,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             )
             yield self.log_finding(
                 error,
-                self.texts["cause"].format(told=told),
+                self.texts["cause"].format(told=row_counts),
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,
             )
             return

@@ -25,11 +25,11 @@ class StoreBarrierMessage(msgspec.Struct, frozen=True):
 
 def store_barrier_messages(log: FailureLog) -> Iterator[StoreBarrierMessage]:
     """All messages of torch's store-based barrier: those in exceptions first, then those in lines."""
-    said: list[tuple[LoggedError | LineMatch, str]] = [
+    messages: list[tuple[LoggedError | LineMatch, str]] = [
         (one, one.message) for one in log.errors_of(says=_STORE_BARRIER_PATTERN)
     ]
-    said += [(line, line.text) for line in log.find_all(_STORE_BARRIER_PATTERN)]
-    for evidence, text in said:
+    messages += [(line, line.text) for line in log.find_all(_STORE_BARRIER_PATTERN)]
+    for evidence, text in messages:
         if (match := _STORE_BARRIER_PATTERN.search(collapse_whitespace(text))) is not None:
             world, joined = (int(str(match.group(name))) for name in ("world", "joined"))
             yield StoreBarrierMessage(evidence, world, joined, match.group("state") == "Timed out")

@@ -54,5 +54,5 @@ def _exchanges_no_gradients(rank: RankRecord) -> bool:
 
 def _has_broadcast_weights(rank: RankRecord) -> bool:
     """Whether the broadcasts amount to at least one byte per parameter."""
-    told = sum(total.bytes for total in rank.collectives if total.operator.startswith("broadcast"))
-    return 0 < rank.parameter_count <= told
+    broadcast_bytes = sum(total.bytes for total in rank.collectives if total.operator.startswith("broadcast"))
+    return 0 < rank.parameter_count <= broadcast_bytes

@@ -22,8 +22,8 @@ class NcclP2pHang(Hazard):
             return  # accelerate turns peer-to-peer off by itself
         if not launch.variable("NCCL_P2P_DISABLE").absent or not launch.variable("NCCL_P2P_LEVEL").absent:
             return
-        asked = launch.slurm.get("gres")
-        gres = str(asked.get("")) if asked is not None else ""
+        requested = launch.slurm.get("gres")
+        gres = str(requested.get("")) if requested is not None else ""
         named = next((gpu.name for gpu in run.environment.gpus if _CONSUMER_GPU_PATTERN.search(gpu.name)), None)
         if named is None and _CONSUMER_GPU_PATTERN.search(gres) is None:
             return
@@ -35,7 +35,7 @@ class NcclP2pHang(Hazard):
             self.texts["cause_in_launch"].format(count=whole_number(launch.processes_per_node), gpu=named or gres),
             title=translated("NCCL's peer-to-peer copies between these GPUs may hang"),
             severity=Severity.WARNING,
-            spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
+            spans=(launch.place.span(), requested.span() if requested is not None and named is None else None),
             fixes=fixes,
             confirm=translated("The run hangs with all GPUs at 100 %"),
         )

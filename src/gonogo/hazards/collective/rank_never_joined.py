@@ -16,10 +16,10 @@ class RankNeverJoined(Hazard):
         if short is not None:
             yield self._missing_processes_finding(short.evidence, short.joined, short.world, Certainty.LIKELY)
         elif (
-            said := next(log.errors_of(says=self.patterns["client_timeout"]), None)
+            timeout := next(log.errors_of(says=self.patterns["client_timeout"]), None)
             or log.find(self.patterns["client_timeout"])
-        ) and (match := match_in_evidence(self.patterns["client_timeout"], said)):
-            yield self._missing_processes_finding(said, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
+        ) and (match := match_in_evidence(self.patterns["client_timeout"], timeout)):
+            yield self._missing_processes_finding(timeout, int(match.group(1)), int(match.group(2)), Certainty.POSSIBLE)
 
     def _missing_processes_finding(
         self, evidence: LoggedError | LineMatch, joined_count: int, world: int, certainty: Certainty

@@ -21,15 +21,15 @@ class RanksPartAtCollective(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        telling = divergence.most_informative_side()
+        side = divergence.most_informative_side()
         cure = (
             (self.texts["zero_3_cure"], self.texts["same_branch_cure"])
             if divergence.gathers_weights and divergence.zero_stage == 3
             else (self.texts["same_branch_cure"],)
         )
-        if not divergence.conditions_of_side_alone(telling):
+        if not divergence.conditions_of_side_alone(side):
             cure = (*cure, self.texts["same_order_cure"])
-        yield self.divergence_finding(divergence, telling, cure=cure)
+        yield self.divergence_finding(divergence, side, cure=cure)
 
     def in_log(self, log: FailureLog) -> Findings:
         """Flight Recorder dumps of ranks that made different calls with the same number."""

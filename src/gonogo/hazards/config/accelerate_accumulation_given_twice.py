@@ -11,22 +11,22 @@ class AccelerateAccumulationGivenTwice(Hazard):
         if used is None or not used.known or not isinstance(used.value, int):
             return
         for call in script.calls("accelerate.Accelerator"):
-            asked = call.keyword("gradient_accumulation_steps")
-            if not isinstance(asked.value, int) or not asked.known or asked.value == used.value:
+            requested = call.keyword("gradient_accumulation_steps")
+            if not isinstance(requested.value, int) or not requested.known or requested.value == used.value:
                 continue
             yield self.finding(
-                self.texts["cause"].format(asked=asked.value, used=used.value),
+                self.texts["cause"].format(asked=requested.value, used=used.value),
                 cure=(
                     translated('Set "gradient_accumulation_steps" to "auto" in the DeepSpeed JSON')
                     if run.config is not None
                     and run.config.source is not None
                     and not is_config_from_accelerate_yaml(run)
                     else translated("Set gradient_accumulation_steps to {asked} in accelerate's YAML").format(
-                        asked=asked.value
+                        asked=requested.value
                     ),
                     translated("Or create the Accelerator with {used}, if that is intended").format(used=used.value),
                 ),
-                spans=(used.span(), asked.span(translated("the script's value"))),
+                spans=(used.span(), requested.span(translated("the script's value"))),
             )
 
 

@@ -7,10 +7,10 @@ _OTHER_PRECISION = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A dtype enabled in the config that differs from the mixed precision requested of accelerate."""
-        asked = _requested_precision(run)
-        if asked is None or run.launch is None or uses_accelerate(run) is False:
+        requested = _requested_precision(run)
+        if requested is None or run.launch is None or uses_accelerate(run) is False:
             return
-        wanted = str(asked.value).lower()
+        wanted = str(requested.value).lower()
         other = _OTHER_PRECISION.get(wanted)
         enabled = config.raw(other, "enabled") if other else Field.missing()
         if enabled.truth is not True or config.raw(wanted, "enabled").truth is True:
@@ -22,7 +22,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
             cure=translated('Set {other}.enabled to "auto" in the config, or set accelerate to {other}').format(
                 other=other
             ),
-            spans=(enabled.span(), asked.span(translated("requested here"))),
+            spans=(enabled.span(), requested.span(translated("requested here"))),
             fixes=fix_with_edits(
                 translated('Set "enabled" to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
             ),

@@ -8,12 +8,16 @@ _OPTIONS_WITHOUT_EFFECT = ("partition_activations", "cpu_checkpointing", "contig
 class DsActivationCheckpointingWithoutEffect(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A section that enables something, in a run of transformers' Trainer."""
-        asked = [key for key in _OPTIONS_WITHOUT_EFFECT if config.raw("activation_checkpointing", key).truth]
-        if not asked or not uses_trainer(run) or mentions(run, "deepspeed.checkpointing", "activation_checkpointing"):
+        requested = [key for key in _OPTIONS_WITHOUT_EFFECT if config.raw("activation_checkpointing", key).truth]
+        if (
+            not requested
+            or not uses_trainer(run)
+            or mentions(run, "deepspeed.checkpointing", "activation_checkpointing")
+        ):
             return
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
-            self.texts["cause"].format(asked=", ".join(asked)),
+            self.texts["cause"].format(asked=", ".join(requested)),
             cure=(
                 translated("Remove the section")
                 if checkpointing

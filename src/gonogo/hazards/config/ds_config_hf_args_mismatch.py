@@ -156,8 +156,8 @@ def _yaml_fixes(yaml: AccelerateConfig, correspondences: list[ArgumentCorrespond
 def _mismatched_settings(config: DeepSpeedConfig, run: Run) -> Iterator[tuple[ArgumentCorrespondence, Field]]:
     """The settings whose values differ, each with the corresponding argument."""
     # An argument that requests fp16 or bf16 takes precedence over mixed_precision in accelerate's YAML.
-    asked = [run.arguments.get(name) for name in ("fp16", "bf16")]
-    decided = is_config_from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in asked)
+    requested = [run.arguments.get(name) for name in ("fp16", "bf16")]
+    decided = is_config_from_accelerate_yaml(run) and any(field.truth is True or field.unknown for field in requested)
     # Both dtypes enabled is another hazard (ds-fp16-and-bf16-enabled).
     decided = decided or all(config.raw(name, "enabled").truth is True for name in ("fp16", "bf16"))
     world = run.launch.world_size if run.launch is not None else None

@@ -10,11 +10,11 @@ class DsOptimizerOverridesOptim(Hazard):
         if not uses_trainer(run):
             return
         block, kind = config.key_place("optimizer"), config.raw("optimizer", "type")
-        flag, asked = run.arguments.get("adafactor"), run.arguments.get("optim")
+        flag, requested = run.arguments.get("adafactor"), run.arguments.get("optim")
         if block and flag.truth is True and run.environment.within("transformers", "<4.57"):
             yield self._adafactor_finding(config, flag, "--adafactor")
             return
-        wanted = str(asked.value).rpartition(".")[2].lower() if asked.known else "adamw_torch"
+        wanted = str(requested.value).rpartition(".")[2].lower() if requested.known else "adamw_torch"
         if wanted in _DEFAULT_OPTIMIZERS:
             return
         if block is not None:
@@ -22,13 +22,13 @@ class DsOptimizerOverridesOptim(Hazard):
             if name and wanted.startswith(name):
                 return
             if wanted == "adafactor" and run.environment.within("transformers", ">=4.57,<5"):
-                yield self._adafactor_finding(config, asked, "--optim")
+                yield self._adafactor_finding(config, requested, "--optim")
                 return
             yield self.finding(
                 self.texts["other_optimizer_cause"].format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 cure=self.texts["cure"].format(option="--optim"),
-                spans=(block.span(), asked.span(_REQUESTED_LABEL)),
+                spans=(block.span(), requested.span(_REQUESTED_LABEL)),
                 fixes=self._removal_fixes(config),
             )
             return
@@ -40,7 +40,7 @@ class DsOptimizerOverridesOptim(Hazard):
             self.texts["cpu_adam_cause"].format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
             cure=translated("Drop --optim and accept AdamW in host memory, or remove offload_optimizer"),
-            spans=(offload.span(), asked.span(_REQUESTED_LABEL)),
+            spans=(offload.span(), requested.span(_REQUESTED_LABEL)),
         )
 
     def _adafactor_finding(self, config: DeepSpeedConfig, requested_optimizer: Field, option: str) -> Finding:

@@ -13,11 +13,11 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
     def in_config(self, config: DeepSpeedConfig, run: Run) -> Findings:
         """A scheduler in the config that differs from the one in the arguments."""
         kind = config.raw("scheduler", "type")
-        asked = run.arguments.get("lr_scheduler_type")
-        if not kind.known or not asked.known or not uses_trainer(run):
+        requested = run.arguments.get("lr_scheduler_type")
+        if not kind.known or not requested.known or not uses_trainer(run):
             return
         same = _EQUIVALENT_TYPES.get(str(kind.value))
-        wanted = str(asked.value).rpartition(".")[2].lower()
+        wanted = str(requested.value).rpartition(".")[2].lower()
         if same is None or wanted in same:
             return
         meant = next((name for name, names in _EQUIVALENT_TYPES.items() if wanted in names), None)
@@ -28,7 +28,7 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
                 translated('Remove the "scheduler" block from the DeepSpeed config'),
                 *([translated('Or set the schedule in that block: "{meant}"').format(meant=meant)] if meant else []),
             ),
-            spans=(kind.span(), asked.span(translated("requested here"))),
+            spans=(kind.span(), requested.span(translated("requested here"))),
             fixes=()
             if needs_one
             else fix_with_edits(

@@ -15,7 +15,7 @@ class StaleAccelerateDefaultConfig(Hazard):
         program = next((name for name in ("deepspeed", "deepspeed_config") if name in launch.options), None)
         if program is None:
             return
-        asked = launch.options.get(program)
+        requested = launch.options.get(program)
         kind = run.accelerate.distributed_type.string if run.accelerate is not None else None
         deepspeed = translated("the program is given a DeepSpeed config here")
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
@@ -25,7 +25,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 ),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[::-1],
-                spans=(launch.place.span(), asked.span(deepspeed)),
+                spans=(launch.place.span(), requested.span(deepspeed)),
                 confirm=translated("accelerate's default config was written for a different run"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
@@ -34,7 +34,7 @@ class StaleAccelerateDefaultConfig(Hazard):
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,
                 cure=self.cures[1],
-                spans=(launch.place.span(), asked.span(deepspeed)),
+                spans=(launch.place.span(), requested.span(deepspeed)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -43,12 +43,12 @@ class StaleAccelerateDefaultConfig(Hazard):
         if evidence is None:
             return
         named = log.find(self.patterns["default_file"])
-        asked = is_fsdp_requested(log)
-        if asked and named is None:
+        requested = is_fsdp_requested(log)
+        if requested and named is None:
             return
         yield self.log_finding(
             evidence,
-            certainty=_judge_certainty(asked, named is not None),
+            certainty=_judge_certainty(requested, named is not None),
             extra_evidence=(named,) if named else (),
             confirm=self.texts["confirm"],
         )

@@ -62,8 +62,8 @@ class DdpModuleOnCpu(Hazard):
         if not log.errors:
             for pattern in (_DDP_DEVICE_IDS_PATTERN, _MIXED_DEVICES_PATTERN):
                 if line := log.find(pattern):
-                    said = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
-                    if pattern is _MIXED_DEVICES_PATTERN or "cpu" in parameter_devices(said):
+                    text = " ".join((line.text, *(other.text for other in log.lines_after(line.line, 2))))
+                    if pattern is _MIXED_DEVICES_PATTERN or "cpu" in parameter_devices(text):
                         yield self._build_finding(line, Certainty.CERTAIN)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:

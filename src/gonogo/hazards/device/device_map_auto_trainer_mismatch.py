@@ -114,8 +114,8 @@ def _judge_certainty(mismatch: LoggedDeviceMismatch, log: FailureLog) -> Certain
         return None
     if has_several_processes(log) or mismatch.passes("torch/nn/parallel/distributed.py", "deepspeed/runtime/engine.py"):
         return Certainty.POSSIBLE
-    asked = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
-    if asked or mismatch.passes("accelerate/hooks.py"):
+    requested = log.setup.mentions(r"""device_map["']?\s*[=:]\s*["']?(?:auto|balanced|sequential)""")
+    if requested or mismatch.passes("accelerate/hooks.py"):
         # Lines with a rank come from a process group, in which each rank may have all GPUs.
         of_a_rank = isinstance(mismatch.evidence, LoggedError) and bool(mismatch.evidence.ranks)
         return Certainty.LIKELY if of_a_rank else Certainty.CERTAIN

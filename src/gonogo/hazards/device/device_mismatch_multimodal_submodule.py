@@ -156,8 +156,8 @@ def _submodule_name(failure: Failure) -> str | None:
 def _shorten_class_chain(submodule: str) -> str:
     """Shorten a chain of classes to the first multimodal part and the innermost class: ``Talker > … > Filter``."""
     chain = submodule.split(" > ")
-    telling = next((index for index, name in enumerate(chain) if _find_multimodal_part(name)), 0)
-    return " > ".join(chain[telling:] if len(chain) - telling < 3 else (chain[telling], "…", chain[-1]))
+    start = next((index for index, name in enumerate(chain) if _find_multimodal_part(name)), 0)
+    return " > ".join(chain[start:] if len(chain) - start < 3 else (chain[start], "…", chain[-1]))
 
 
 def _find_multimodal_part(text: str) -> re.Match[str] | None:

@@ -31,7 +31,7 @@ _PROGRAM_XIDS = {
 class GpuFaultReported(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The kernel's Xid number, CUDA's errors for such a fault, and the counters of ``nvidia-smi -q``."""
-        said = log.find(self.patterns["fatal_gpu_error"])
+        fault = log.find(self.patterns["fatal_gpu_error"])
         for found in log.find_all(_XID_PATTERN):
             what = _HARDWARE_XIDS.get(int(found.match.group("number")))
             if what is None:
@@ -42,13 +42,13 @@ class GpuFaultReported(Hazard):
                     number=found.match.group("number"), gpu=found.match.group("gpu"), what=what
                 ),
                 certainty=Certainty.LIKELY,
-                extra_evidence=(said,) if said is not None else (),
+                extra_evidence=(fault,) if fault is not None else (),
                 confirm=translated("The line's timestamp matches the failure, and the GPU belongs to this run"),
             )
             return
-        if said is not None:
+        if fault is not None:
             yield self.log_finding(
-                said,
+                fault,
                 certainty=Certainty.LIKELY,
                 confirm=translated("dmesg on that machine shows an Xid from the same time"),
             )

@@ -96,9 +96,9 @@ def flash_attention_request(run: Run) -> Field | None:
         if b"flash_att" not in script.source.data:
             continue
         for call in script.calls("*.from_pretrained", "*.from_config"):
-            asked = call.keyword("attn_implementation")
-            if asked.known and str(asked.value).lower() in _FLASH_ATTENTION_NAMES:
-                return asked
+            requested = call.keyword("attn_implementation")
+            if requested.known and str(requested.value).lower() in _FLASH_ATTENTION_NAMES:
+                return requested
             if call.keyword("use_flash_attention_2").truth:
                 return call.keyword("use_flash_attention_2")
     return None

@@ -21,15 +21,18 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             return
         gpu, (major, minor) = found
         tf32, bf16 = run.arguments.get("tf32"), _bf16_request(run)
-        asked, what = (tf32, "TF32") if tf32.truth else (bf16, "bf16")
-        if asked is None or not asked.truth:
+        requested, what = (tf32, "TF32") if tf32.truth else (bf16, "bf16")
+        if requested is None or not requested.truth:
             return
         sure = what == "TF32" and bool(uses_trainer(run))
         yield self.finding(
             self.texts["cause_in_environment"].format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(self.cures[:1] if bf16 is not None else ()), *(self.cures[1:2] if tf32.truth else ())),
-            spans=(asked.span(), bf16.span() if bf16 is not None and bf16 is not asked and bf16.truth else None),
+            spans=(
+                requested.span(),
+                bf16.span() if bf16 is not None and bf16 is not requested and bf16.truth else None,
+            ),
             confirm=self.texts["capability_confirm"],
         )
 

@@ -30,8 +30,8 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """An affected model with FlashAttention, and one of the two transformers releases."""
-        model, asked = run.model, _flash_attention_request(run)
-        if model is None or asked is None or not environment.within("transformers", ">=5.2,<5.4"):
+        model, requested = run.model, _flash_attention_request(run)
+        if model is None or requested is None or not environment.within("transformers", ">=5.2,<5.4"):
             return
         if not any(_MROPE_MODEL_PATTERN.search(name) for name in (model.name, *model.architectures)):
             return
@@ -39,7 +39,7 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
             self.texts["cause"].format(transformers=describe_package(environment, "transformers"), model=model.name),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
-            spans=(asked.span(), package_version_span(environment, "transformers")),
+            spans=(requested.span(), package_version_span(environment, "transformers")),
         )
 
 

@@ -11,14 +11,14 @@ class FlashAttnUnsupportedGpu(Hazard):
         found = weakest_gpu(environment)
         if found is None or found[1] >= (8, 0):
             return
-        asked = flash_attention_request(run)
-        if asked is None:
+        requested = flash_attention_request(run)
+        if requested is None:
             return
         gpu, (major, minor) = found
         yield self.finding(
             self.texts["cause_in_environment"].format(gpu=gpu.name, capability=f"{major}.{minor}"),
             cure=self.cures[:1],
-            spans=asked.span(),
+            spans=requested.span(),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

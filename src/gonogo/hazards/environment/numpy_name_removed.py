@@ -54,15 +54,15 @@ class NumpyNameRemoved(Hazard):
         if b"numpy" not in script.source.data:
             return
         numpy = run.environment.packages.get("numpy")
-        told: set[str] = set()
+        seen: set[str] = set()
         for node in script.nodes(ast.Attribute):
             name = node.attr
             removed = _REMOVED.get(name)
-            if removed is None or name in told or not run.environment.within("numpy", f">={removed}"):
+            if removed is None or name in seen or not run.environment.within("numpy", f">={removed}"):
                 continue
             if script.qualified(node) != f"numpy.{name}" or _may_define_name(script, name):
                 continue
-            told.add(name)
+            seen.add(name)
             yield self.finding(
                 _format_cause(
                     script.source.path, name, str(numpy.version) if numpy is not None and numpy.version else None
@@ -103,8 +103,8 @@ class NumpyNameRemoved(Hazard):
 
 
 def _removed_name_in_message(message: str) -> str | None:
-    said = _SAID_PATTERN.search(message)
-    name = (said.group("name") or said.group("expired")) if said is not None else None
+    match = _SAID_PATTERN.search(message)
+    name = (match.group("name") or match.group("expired")) if match is not None else None
     return name if name in _REMOVED else None
 
 

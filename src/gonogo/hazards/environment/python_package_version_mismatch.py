@@ -130,23 +130,27 @@ _GLOB_CURE = (
 class PythonPackageVersionMismatch(Hazard):
     def in_environment(self, environment: Environment, run: Run) -> Findings:
         """Requirements of one package on another, from its own metadata, that the installed version does not meet."""
-        for asking in _REQUIRING_PACKAGES:
-            for row in requirements_of_package(environment, asking):
+        for requesting in _REQUIRING_PACKAGES:
+            for row in requirements_of_package(environment, requesting):
                 for name, specifier in row.requires.items():
-                    if name in _EXCLUDED_DEPENDENCIES.get(asking, ()) or not come_from_one_source(
-                        environment, asking, name
+                    if name in _EXCLUDED_DEPENDENCIES.get(requesting, ()) or not come_from_one_source(
+                        environment, requesting, name
                     ):
                         continue
                     if environment.within(name, specifier) is not False:
                         continue
-                    if (asking, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
+                    if (requesting, name) == ("transformers", "peft") and not environment.within("transformers", ">=5"):
                         continue  # before 5 it is checked only in load_adapter
-                    raises = asking == "transformers" and name in _CHECKED_AT_IMPORT
-                    sure = certainty_of_package_versions(environment, run, asking, name) if raises else Certainty.LIKELY
-                    if (asking, name) == ("transformers", "peft"):
+                    raises = requesting == "transformers" and name in _CHECKED_AT_IMPORT
+                    sure = (
+                        certainty_of_package_versions(environment, run, requesting, name)
+                        if raises
+                        else Certainty.LIKELY
+                    )
+                    if (requesting, name) == ("transformers", "peft"):
                         sure = Certainty.POSSIBLE  # checked only if transformers itself loads or adds an adapter
                     effect = self.texts["import_fails"] if raises else self.texts["pair_rejected"]
-                    yield package_pair_finding(self, environment, (asking, name, specifier), effect, sure)
+                    yield package_pair_finding(self, environment, (requesting, name, specifier), effect, sure)
         shows = ("import",) if uses_trainer(run) is False else ("import", "trainer")
         for package in ("peft", "accelerate"):
             rows = [row for when in shows for row in known_bugs_of_release(package) if row.when == when]
@@ -159,8 +163,8 @@ class PythonPackageVersionMismatch(Hazard):
             certainty = _judge_certainty(error)
             if certainty is not None:
                 yield self._build_finding(log, error, Certainty.POSSIBLE if outside else certainty)
-        if (said := release_mismatch_line(log)) is not None:
-            yield self.log_finding(said, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
+        if (mismatch := release_mismatch_line(log)) is not None:
+            yield self.log_finding(mismatch, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_KNOWN_MISMATCH_PATTERN) or log.find(_IMPORT_NAME_PATTERN):
             keyword = "unexpected keyword argument" in line.text and _KNOWN_KEYWORD_PATTERN.search(line.text) is None
             sure = _KNOWN_MISMATCH_PATTERN.search(line.text) is not None and not keyword and not outside
@@ -175,8 +179,8 @@ class PythonPackageVersionMismatch(Hazard):
             yield self._build_finding(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := find_line_or_error(log, self.patterns["wrapped"])) and not _is_package_missing(log):
             wrapped = next((error for error in log.errors if self.patterns["wrapped"].search(error.flat_message)), None)
-            told = self._explain_packages(log, wrapped) if wrapped is not None else None
-            cause, cure = told if told is not None else (self.texts["cause"], self.cures)
+            explained = self._explain_packages(log, wrapped) if wrapped is not None else None
+            cause, cure = explained if explained is not None else (self.texts["cause"], self.cures)
             yield self.log_finding(
                 evidence,
                 cause,
@@ -188,8 +192,8 @@ class PythonPackageVersionMismatch(Hazard):
             )
 
     def _build_finding(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
-        told = self._explain_packages(log, error)
-        cause, cure = told if told is not None else (self.texts["cause"], self.cures)
+        explained = self._explain_packages(log, error)
+        cause, cure = explained if explained is not None else (self.texts["cause"], self.cures)
         return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
 
     def _explain_packages(self, log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
@@ -199,13 +203,15 @@ class PythonPackageVersionMismatch(Hazard):
             if package.required:
                 there = package.version or versions.get(package.name, "")
                 by = _REQUIRED_BY_PATTERN.search(error.flat_message)
-                asks = by.group(1) if by is not None else ""
+                requiring = by.group(1) if by is not None else ""
                 return (
                     Text(
-                        "{asks} requires {name}{required}{there}." if asks else "{name}{required} is required{there}.",
-                        "{asks} 要求 {name}{required}{there}。" if asks else "需要 {name}{required}{there}。",
+                        "{asks} requires {name}{required}{there}."
+                        if requiring
+                        else "{name}{required} is required{there}.",
+                        "{asks} 要求 {name}{required}{there}。" if requiring else "需要 {name}{required}{there}。",
                     ).format(
-                        asks=asks,
+                        asks=requiring,
                         name=package.name,
                         required=package.required,
                         there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
@@ -224,7 +230,7 @@ class PythonPackageVersionMismatch(Hazard):
             return None
         if not misfit.lacks or misfit.lacks == misfit.asks or not (misfit.asks or misfit.by_user):
             return self._explain_known_side(misfit)
-        lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
+        lacks, requiring = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
         name = misfit.names[0] if misfit.names else misfit.subject
         fits = _required_versions(misfit.asks, misfit.asks_version, misfit.lacks)
         other = misfit.asks or translated("your own code")
@@ -233,12 +239,12 @@ class PythonPackageVersionMismatch(Hazard):
             return self._cause_of_user_call(misfit, lacks)
         return (
             translated("{asks} needs {what}, which {lacks} does not have: the two releases don't match{fits}.").format(
-                asks=asks or other,
+                asks=requiring or other,
                 what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
                 if misfit.names
                 else Text(f"the module {name}", f"模块 {name}"),
                 lacks=lacks,
-                fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}")
+                fits=Text(f"; {requiring} requires {misfit.lacks}{fits}", f"；{requiring} 要求 {misfit.lacks}{fits}")
                 if fits and not met
                 else "",
             ),

@@ -14,8 +14,8 @@ class TorchCpuBuildOnGpus(Hazard):
             return
         if any(environment.has(name) for name in _PLUGINS):
             return
-        asked = _find_gpu_request(environment, run)
-        if asked is None:
+        requested = _find_gpu_request(environment, run)
+        if requested is None:
             return
         cuda = pypi_torch_cuda(version.public) or "12.4"
         yield self.finding(
@@ -23,7 +23,7 @@ class TorchCpuBuildOnGpus(Hazard):
                 torch=describe_package(environment, "torch")
             ),
             cure=self.texts["cure"].format(version=version.public, cuda=cuda.replace(".", "")),
-            spans=(package_version_span(environment, "torch"), asked.span()),
+            spans=(package_version_span(environment, "torch"), requested.span()),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -59,7 +59,7 @@ def _find_gpu_request(environment: Environment, run: Run) -> Field | None:
     if visible.known and str(visible.value).strip() not in ("", "-1"):
         return visible
     for name in ("gpus-per-node", "gres", "gpus", "gpus-per-task"):
-        asked = launch.slurm.get(name)
-        if asked is not None and asked.known:
-            return asked
+        requested = launch.slurm.get(name)
+        if requested is not None and requested.known:
+            return requested
     return Field.of(environment.gpus[0].name, launch.place) if environment.gpus else None

@@ -60,10 +60,10 @@ class TransformersVersionModelTypeUnknown(Hazard):
         """transformers' error about the model type; a KeyError from its list of types; a missing model class."""
         outside = is_outside_training(log)
         if evidence := find_line_or_error(log, self.patterns["unknown_model_type"]):
-            said = _MODEL_TYPE_PATTERN.search(evidence_text(evidence))
+            match = _MODEL_TYPE_PATTERN.search(evidence_text(evidence))
             yield self.log_finding(
                 evidence,
-                self._format_cause(next((group for group in said.groups() if group), "") if said else ""),
+                self._format_cause(next((group for group in match.groups() if group), "") if match else ""),
                 certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
             )
             return

@@ -10,12 +10,12 @@ class Fsdp8bitWeights(LoggedHazard):
         if kind.value != "FSDP":
             return
         for call in script.calls("*.BitsAndBytesConfig", "*.from_pretrained"):
-            asked = call.keyword("load_in_8bit")
-            if asked.truth is True:
+            requested = call.keyword("load_in_8bit")
+            if requested.truth is True:
                 yield self.finding(
                     self.cause_in_script,
                     certainty=Certainty.LIKELY,
-                    spans=(asked.span(), kind.span(translated("FSDP is requested here"))),
+                    spans=(requested.span(), kind.span(translated("FSDP is requested here"))),
                 )
 
     cause_in_script = translated("The model is loaded in 8 bits, but FSDP shards only floating-point parameters.")

@@ -68,13 +68,13 @@ class FsdpWrapClassNotFound(Hazard):
             f"{log.setup.launch}\n{log.setup.script}"
         )
         # A truncated traceback lacks its last line; these functions raise no other error.
-        asked = is_fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
+        requested = is_fsdp_requested(log) if first_match(log, *_LAYER_CLASS_MESSAGES) else None
         yield self.log_finding(
             evidence,
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
                 layer=Text(named.group(1), f" {named.group(1)}") if named else translated("the class to wrap")
             ),
-            certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
+            certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[requested],
         )
 
 

@@ -134,8 +134,8 @@ def _certainty_of_too_few_gpus(
 def _uses_local_rank(failed_group: FailedRanks) -> bool:
     """True if ``set_device`` got the local rank: any other index is named in the script."""
     setting = any("set_device" in f"{frame.function} {frame.text}" for frame in failed_group.failure.frames[-3:])
-    asked = _ASKED_FOR_PATTERN.search(failed_group.failure.message)
-    own = int(asked.group(1)) == failed_group.first.local_rank if asked else failed_group.first.local_rank > 0
+    requested = _ASKED_FOR_PATTERN.search(failed_group.failure.message)
+    own = int(requested.group(1)) == failed_group.first.local_rank if requested else failed_group.first.local_rank > 0
     return setting and own
 
 

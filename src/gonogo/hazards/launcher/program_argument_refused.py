@@ -28,11 +28,11 @@ class ProgramArgumentRefused(Hazard):
                 continue
             refused = self._describe_refusal(option, word, parser)
             if refused is not None:
-                says, cure, declared = refused
+                sentence, cure, declared = refused
                 intended.update({*cure.en.split()} & parser.option_strings if declared is None else ())
                 spans = [option.place.span()]
                 spans.append((declared.call if declared is not None else parser.parse).place.span())
-                yield self.finding(says, cure=cure, spans=tuple(spans), parameter=word)
+                yield self.finding(sentence, cure=cure, spans=tuple(spans), parameter=word)
         yield from self._missing_option_findings(launch, run, parser, intended)
 
     def _missing_option_findings(self, launch: Launch, run: Run, parser: ProgramParser, intended: set[str]) -> Findings:
@@ -90,10 +90,10 @@ class ProgramArgumentRefused(Hazard):
         """Why the parser refuses an option as given, what to do, and where the option is declared."""
         if not parser.may_accept(word):
             near = find_similar_name(word, parser.option_strings, cutoff=0.8)
-            says = translated("The program's parser has no option {word}.").format(word=word)
+            sentence = translated("The program's parser has no option {word}.").format(word=word)
             if near is not None:
-                return says, translated("Use {name} instead").format(name=near), None
-            return says, self.texts["remove"], None
+                return sentence, translated("Use {name} instead").format(name=near), None
+            return sentence, self.texts["remove"], None
         declarations = parser.declarations_of(word)
         if len(declarations) != 1 or not parser.single:
             return None
@@ -140,10 +140,10 @@ def _describe_refused_value(
         try:
             _NUMBERS[name](value)
         except ValueError:
-            says = translated("{word} is parsed as {type}, but {value} is no valid {type}.").format(
+            sentence = translated("{word} is parsed as {type}, but {value} is no valid {type}.").format(
                 word=word, type=name, value=value
             )
-            return says, translated("Give a number that {type}(...) accepts").format(type=name), declared
+            return sentence, translated("Give a number that {type}(...) accepts").format(type=name), declared
     choices = call.keyword("choices") if call.has("choices") else None
     if choices is None or not choices.known or name not in (None, "str", "int"):
         return None
@@ -152,8 +152,8 @@ def _describe_refused_value(
     if value in {str(one) for one in choices.value}:
         return None
     listed = ", ".join(str(one) for one in choices.value)
-    says = translated("{word} is {value}, which is not among its choices.").format(word=word, value=value)
-    return says, translated("Use one of {choices}").format(choices=listed), declared
+    sentence = translated("{word} is {value}, which is not among its choices.").format(word=word, value=value)
+    return sentence, translated("Use one of {choices}").format(choices=listed), declared
 
 
 def _option_as_written(option: Option) -> str | None:

@@ -163,10 +163,10 @@ def shortage_cause(gpu_shortage: GpuShortage) -> Text:
 def allocation_spans(gpu_shortage: GpuShortage) -> tuple[Span, ...]:
     """The user's line that led to the allocation, then the library's."""
     frames = gpu_shortage.shortage.frames
-    telling = [frame for frame in frames if not path_ends_with(frame, "deepspeed/utils/nvtx.py")]
+    shown = [frame for frame in frames if not path_ends_with(frame, "deepspeed/utils/nvtx.py")]
     return frame_spans(
         (innermost_frame(frames, "user"), translated("memory runs out inside this call")),
-        (innermost_frame(telling, "library"), translated("the allocation")),
+        (innermost_frame(shown, "library"), translated("the allocation")),
     )
 
 

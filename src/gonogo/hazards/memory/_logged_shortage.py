@@ -307,10 +307,12 @@ def _out_of_memory_errors(log: FailureLog) -> Iterator[LoggedError]:
 
 def _is_host_shortage(error: LoggedError) -> bool:
     """True if host memory ran out while an evaluation's outputs were collected."""
-    said = error.type in ("RuntimeError", "MemoryError", "_ArrayMemoryError") and _HOST_ALLOCATION_PATTERN.search(
-        error.message
-    )
-    return bool(said) and any(_gathers_outputs(frame) for frame in error.all_frames)
+    is_allocation_failure = error.type in (
+        "RuntimeError",
+        "MemoryError",
+        "_ArrayMemoryError",
+    ) and _HOST_ALLOCATION_PATTERN.search(error.message)
+    return bool(is_allocation_failure) and any(_gathers_outputs(frame) for frame in error.all_frames)
 
 
 def _shortage_from_error(log: FailureLog, error: LoggedError) -> LoggedShortage:

@@ -133,9 +133,9 @@ class CpuRamOomKilled(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """Optimizer states offloaded to the host that exceed the job's memory in Slurm."""
         field, states = launch.slurm.get("mem"), offloaded_optimizer_states(run)
-        asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
-        if field is not None and states is not None and 0 < asked < states.bytes_per_node:
-            has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
+        requested = _slurm_bytes(str(field.get(""))) if field is not None else 0
+        if field is not None and states is not None and 0 < requested < states.bytes_per_node:
+            has = translated("The job asks for {has:.0f} GiB per node").format(has=requested / 2**30)
             ends = translated("slurm kills the job")
             offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(
@@ -178,13 +178,13 @@ class CpuRamOomKilled(Hazard):
             return
         if is_outside_training(log):
             certainty = Certainty.POSSIBLE
-        said = certainty is Certainty.CERTAIN or (isinstance(evidence, LoggedError))
+        is_shown = certainty is Certainty.CERTAIN or (isinstance(evidence, LoggedError))
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
         yield self.log_finding(
             evidence,
             Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
                 what=self.texts["host_memory_exhausted"]
-                if said
+                if is_shown
                 else self.texts["terminated_in_pod"]
                 if log.find(_POD_LIMIT_PATTERN)
                 else self.texts["signal_9"],

@@ -123,8 +123,8 @@ def _has_default_shm_size(log: FailureLog) -> bool:
 
 
 def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Certainty]:
-    if says := next(log.errors_of(says=_SHM_ERROR_PATTERN), None) or log.find(_SHM_ERROR_PATTERN):
-        return says, Certainty.CERTAIN
+    if evidence := next(log.errors_of(says=_SHM_ERROR_PATTERN), None) or log.find(_SHM_ERROR_PATTERN):
+        return evidence, Certainty.CERTAIN
     bare = None
     for error in log.errors_of(says=_NO_SPACE_PATTERN):
         if error.passes(*_SHARED_MEMORY_FRAMES):

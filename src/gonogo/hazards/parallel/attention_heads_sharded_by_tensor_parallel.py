@@ -21,13 +21,13 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         size = int(found.group("size")) if found is not None else 0
         if len(shape) < 3 or 0 in shape or not size:
             return
-        width, asked = shape[-1], math.prod(shape)
+        width, requested = shape[-1], math.prod(shape)
         if shape.count(-1) == 1 and shape[-2] == -1:
             rows = math.prod(shape[:-2])
             if size % rows == 0 and size // rows % width:
                 yield self._cut_head_finding(failed_group, size // rows, width)
-        elif asked > size and asked % size == 0:
-            parts = asked // size
+        elif requested > size and requested % size == 0:
+            parts = requested // size
             if world % parts == 0 and shape[-2] % parts == 0:
                 yield self._unsharded_head_count_finding(failed_group, shape[-2], parts)
 

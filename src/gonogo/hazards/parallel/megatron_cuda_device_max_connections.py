@@ -23,12 +23,12 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             return
         if any(gpu.capability is not None and gpu.capability >= (10, 0) for gpu in run.environment.gpus):
             return
-        asked = next(size for size in sizes if (integer_value(size) or 1) > 1)
+        requested = next(size for size in sizes if (integer_value(size) or 1) > 1)
         yield self.finding(
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             confirm=(),
-            spans=(launch.place.span(), asked.span()),
+            spans=(launch.place.span(), requested.span()),
             fixes=self.fix(
                 translated("set CUDA_DEVICE_MAX_CONNECTIONS=1"),
                 launch.setting_variable("CUDA_DEVICE_MAX_CONNECTIONS", "1"),

@@ -130,13 +130,13 @@ class ProgramRaises(Hazard):
         if failure.reading:
             yield self.texts["syntax_cure"].format(path=failure.reading)
             return
-        said = failure.cause or f"{failure.type}: {failure.message}"
-        lacks = _NO_NAME_PATTERN.search(said)
+        stated = failure.cause or f"{failure.type}: {failure.message}"
+        lacks = _NO_NAME_PATTERN.search(stated)
         package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
         if package in versions:
             yield self.texts["missing_name_cure"].format(package=package, version=versions[package])
         else:
-            yield from _cures_for_message(said)
+            yield from _cures_for_message(stated)
         if failure.innermost("user"):
             yield translated("Start at the first place named here: it is the innermost line of your own code")
 
@@ -155,10 +155,10 @@ _MAX_MESSAGE_LENGTH = 400
 
 def _message_line(error: LoggedError) -> str:
     """The whole message on one line; for an assertion without one, the asserting line."""
-    said = " ".join(error.message.split())
-    if not said and error.innermost is not None and error.innermost.code:
+    sentence = " ".join(error.message.split())
+    if not sentence and error.innermost is not None and error.innermost.code:
         return f"{error.type} at `{error.innermost.code}`"
-    text = f"{error.type}: {said}".removesuffix(": ")
+    text = f"{error.type}: {sentence}".removesuffix(": ")
     return text if len(text) <= _MAX_MESSAGE_LENGTH else f"{text[:_MAX_MESSAGE_LENGTH]}…"
 
 

@@ -34,8 +34,8 @@ class QuantizedLoadStateDictCpu(Hazard):
         if b"load_in_8bit" not in script.source.data or run.environment.within("transformers", "<4.31") is not True:
             return
         best, resumed = run.arguments.get("load_best_model_at_end"), run.arguments.get("resume_from_checkpoint")
-        asked = best if best.truth else resumed if resumed.string else None
-        if asked is None:
+        requested = best if best.truth else resumed if resumed.string else None
+        if requested is None:
             return
         for trainer, load in trained_pretrained_calls(script):
             if load.keyword("load_in_8bit").truth is not True or not is_trainer(trainer):
@@ -46,7 +46,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                     translated("Set load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
                     translated("Or upgrade transformers (4.31 and later load the adapter only)"),
                 ),
-                spans=(asked.span(), load.place.span(translated("8-bit weights"))),
+                spans=(requested.span(), load.place.span(translated("8-bit weights"))),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -82,7 +82,9 @@ def _judge_certainty(evidence: LoggedError | LineMatch, log: FailureLog) -> Cert
             return Certainty.CERTAIN
         if evidence.passes(*_TRAINING_FRAMES) or any(frame.function == "forward" for frame in evidence.frames):
             return None
-    asks = log.find(_RESUME_PATTERN) is not None or log.setup.mentions(r"resume_from_checkpoint|load_best_model_at_end")
-    if asks or log.find(_PROGRESS_COMPLETE_PATTERN) is not None:
+    resumes = log.find(_RESUME_PATTERN) is not None or log.setup.mentions(
+        r"resume_from_checkpoint|load_best_model_at_end"
+    )
+    if resumes or log.find(_PROGRESS_COMPLETE_PATTERN) is not None:
         return Certainty.LIKELY
     return Certainty.LIKELY if not isinstance(evidence, LoggedError) or not evidence.frames else Certainty.POSSIBLE

@@ -20,8 +20,8 @@ class QuantizedModelWithoutAdapter(LoggedHazard):
             return
         trainer = next((call for call in script.calls(*_TRAINER_CLASSES) if not call.has_unknown_kwargs), None)
         for call in script.calls("transformers.BitsAndBytesConfig", "*.from_pretrained"):
-            asked = [call.keyword(name) for name in ("load_in_4bit", "load_in_8bit")]
-            if trainer is None or script.guarded_by(call.node) or not any(field.truth is True for field in asked):
+            requested = [call.keyword(name) for name in ("load_in_4bit", "load_in_8bit")]
+            if trainer is None or script.guarded_by(call.node) or not any(field.truth is True for field in requested):
                 continue
             yield self.finding(
                 translated("The model is loaded quantized, but no adapter is attached: the Trainer refuses it."),

@@ -16,5 +16,5 @@ def are_whole_nodes_missing(log: FailureLog) -> bool:
         return False
     group = found.match.group
     free = int(group("free") or group("free_"))
-    asked = int(group("asked") or group("asked_"))
-    return free in _GPUS_PER_FULL_NODE and asked > free and asked % free == 0
+    requested = int(group("asked") or group("asked_"))
+    return free in _GPUS_PER_FULL_NODE and requested > free and requested % free == 0

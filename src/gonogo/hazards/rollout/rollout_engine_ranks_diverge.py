@@ -9,14 +9,14 @@ class RolloutEngineRanksDiverge(Hazard):
         divergence = rank_divergence(record)
         if divergence is None or not divergence.engine_sides:
             return
-        telling = divergence.most_informative_side(*divergence.engine_sides)
+        informative = divergence.most_informative_side(*divergence.engine_sides)
         all_generate = divergence.divergence.kind == "other-size" and len(divergence.engine_sides) == len(
             divergence.sides
         )
         if all_generate and divergence.rank_condition is None:
             yield self.divergence_finding(
                 divergence,
-                telling,
+                informative,
                 cure=(self.texts["gather_prompts_cure"], self.texts["one_engine_per_gpu"]),
                 reason=self.texts["same_prompts_required"],
             )
@@ -26,7 +26,7 @@ class RolloutEngineRanksDiverge(Hazard):
         )
         yield self.divergence_finding(
             divergence,
-            telling,
+            informative,
             cure=self.texts["create_engine_on_all_ranks"]
             if made
             else (self.texts["create_engine_on_all_ranks"], self.texts["one_engine_per_gpu"]),

@@ -15,8 +15,10 @@ class VerlMiniBatchRefused(LoggedHazard):
         if batch is None or mini is None or not (batch.is_overridden or mini.is_overridden):
             return
         dynamic = command.field("actor_rollout_ref.actor.use_dynamic_bsz")  # with it verl does not compare the two
-        told = dynamic.absent or dynamic.truth is False
-        sure = Certainty.CERTAIN if batch.is_overridden and mini.is_overridden and told else Certainty.POSSIBLE
+        has_fixed_size = dynamic.absent or dynamic.truth is False
+        sure = (
+            Certainty.CERTAIN if batch.is_overridden and mini.is_overridden and has_fixed_size else Certainty.POSSIBLE
+        )
         if mini.value > batch.value and dynamic.truth is not True:
             cause = self.texts["mini_batch_too_large_cause"].format(mini=mini.value, batch=batch.value)
         elif generations and gpus and gpus.is_overridden and mini.value * generations.value < gpus.value:

@@ -47,12 +47,12 @@ def is_zero3_configured_at(script: Script, node: ast.AST) -> bool | None:
 
 
 def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
-    tells = script.cached_result(_configuring_calls_by_function)
+    calls = script.cached_result(_configuring_calls_by_function)
     function = script.enclosing_function(node)
-    if not tells and function is None:
+    if not calls and function is None:
         return None
     at = getattr(node, "lineno", 0)
-    here = tells.get(function, ())
+    here = calls.get(function, ())
     if any(
         call.line <= at and call.node is not node and not _has_additional_condition(script, call.node, node)
         for call in here
@@ -62,7 +62,7 @@ def _is_configured_at(script: Script, node: ast.AST, depth: int) -> bool | None:
         return False if here else None
     if _has_training_arguments_parameter(function):
         return True
-    if depth and tells and not function.name.startswith("__"):
+    if depth and calls and not function.name.startswith("__"):
         known = {_is_configured_at(script, call.node, depth - 1) for call in _calls_of_function(script, function)}
         if known and (known != {None} or not here):
             return known.pop() if len(known) == 1 else None

@@ -47,9 +47,9 @@ def is_single_process(log: FailureLog) -> bool | None:
     return True if log.find(_ONE_PROCESS_PATTERN) else None
 
 
-def find_error_or_line(log: FailureLog, says: Pattern, *types: str) -> LoggedError | LineMatch | None:
+def find_error_or_line(log: FailureLog, text: Pattern, *types: str) -> LoggedError | LineMatch | None:
     """The first exception (of one of the types) whose message matches, or else the first line that does."""
-    return next(log.errors_of(*types, says=says), None) or log.find(says)
+    return next(log.errors_of(*types, says=text), None) or log.find(text)
 
 
 def find_cut_traceback(log: FailureLog, path: str, *functions: str, code: Pattern | None = None) -> LoggedError | None:

@@ -48,7 +48,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
             where = _find_partitioning_node(script, run, weight)
             if where is None:
                 continue
-            raised = next((said for name, said in _REFUSALS.items() if call.method.startswith(name)), None)
+            raised = next((text for name, text in _REFUSALS.items() if call.method.startswith(name)), None)
             yield self.finding(
                 translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
                     code=source_text(script, call.node),

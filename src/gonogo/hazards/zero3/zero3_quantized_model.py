@@ -110,18 +110,18 @@ class Zero3QuantizedModel(Hazard):
             return
         if on is False:
             return
-        for says, alone in (
+        for text, alone in (
             (_INTEGERS_PATTERN, False),
             (_NOT_INITIALISED_PATTERN, True),
             (self.patterns["collective_dtype"], False),
         ):
-            evidence = find_error_or_line(log, says, "RuntimeError", "ValueError", "TypeError")
+            evidence = find_error_or_line(log, text, "RuntimeError", "ValueError", "TypeError")
             if evidence is None:
                 continue
             in_zero = isinstance(evidence, LoggedError) and evidence.passes(*_ZERO_FRAMES)
             if quantized and (on or in_zero or alone):
                 yield self._build_finding(evidence, Certainty.LIKELY)
-            elif alone or in_zero or (on and says is _INTEGERS_PATTERN):
+            elif alone or in_zero or (on and text is _INTEGERS_PATTERN):
                 yield self._build_finding(evidence, Certainty.POSSIBLE)
 
     def _build_finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:

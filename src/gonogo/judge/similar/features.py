@@ -81,8 +81,8 @@ def _distinctive_lines(log: FailureLog) -> Iterator[str]:
 
 def message_features(text: str) -> Iterator[tuple[str, float]]:
     """The features of the message of an exception, a line, or the title of a thread."""
-    said = normalize_message(text)
-    words = _IDENTIFIER_PATTERN.findall(said)[:_MAX_WORDS]
+    normalized = normalize_message(text)
+    words = _IDENTIFIER_PATTERN.findall(normalized)[:_MAX_WORDS]
     for word in words:
         yield f"w {word}", _WORD
     for first, second in pairwise(words):

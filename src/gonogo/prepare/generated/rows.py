@@ -125,9 +125,11 @@ class RowGenerator:
         whole = sum(self._shares.values()) or 1.0
         scale = length / whole
         tokens = {name: max(1, int(self._shares.get(name, 0.0) * scale)) for name in self.columns}
-        told = min((tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATION_KINDS), default=0)
+        conversation_tokens = min(
+            (tokens[name] for name, kind in self.columns.items() if kind in _CONVERSATION_KINDS), default=0
+        )
         return {
-            name: self._conversation_turns(kind, told, number * 31, tokens[name], number * 31 + place)
+            name: self._conversation_turns(kind, conversation_tokens, number * 31, tokens[name], number * 31 + place)
             if kind in _CONVERSATION_KINDS
             else _hourly_timestamp(number)
             if kind == "date"
@@ -186,12 +188,12 @@ class RowGenerator:
         opening = "".join(f"<{tag}>\n" for tag in sees[:1] if kind != "parts")
         questions = (opening + generate_text(shared_tokens // 8, number), generate_text(shared_tokens // 8, number + 2))
         replies = (generate_text(shared_tokens * 3 // 8, number + 1), generate_text(tokens * 3 // 8, last_number + 3))
-        said = list(zip(questions, replies, strict=True))
-        role, content, asks, answers = (
+        turns = list(zip(questions, replies, strict=True))
+        role, content, requires, answers = (
             ("from", "value", "human", "gpt") if kind == "turns" else ("role", "content", "user", "assistant")
         )
         told_so = [
-            {role: who, content: words} for pair in said for who, words in zip((asks, answers), pair, strict=True)
+            {role: who, content: words} for pair in turns for who, words in zip((requires, answers), pair, strict=True)
         ]
         return (
             [_message_with_content_parts(one, sees[:1] if at == 0 else []) for at, one in enumerate(told_so)]
@@ -216,9 +218,9 @@ def _message_with_content_parts(message: dict[str, str], media_types: list[str])
 
 def _function_call_json(kind: str, number: int) -> str:
     """A JSON string with one function, or with one call of it."""
-    name, asked = f"look_up_{number % 5}", generate_text(1, number)
+    name, requested = f"look_up_{number % 5}", generate_text(1, number)
     if kind == "calls":
-        return json.dumps([{"name": name, "arguments": {"word": asked}}])
+        return json.dumps([{"name": name, "arguments": {"word": requested}}])
     word = {"word": {"description": "What is looked up.", "type": "str"}}
     return json.dumps([{"name": name, "description": "Looks a word up.", "parameters": word}])
 

@@ -75,8 +75,8 @@ def infer_array_input(
     chosen = any(isinstance(one.ops[0], ast.In) for one in scope.script.nodes(ast.Compare) if scope.contains(one))
     chosen = chosen or any(scope.calls("*.startswith", "*.endswith"))
     if folder and chosen and not glob.has_magic(path):
-        said = (scope.strings(), whole.strings())  # a parameter's values are where the class is used
-        wanted.splits = next(filter(None, (tuple(name for name in _SPLIT_NAMES if name in one) for one in said)), ())
+        strings = (scope.strings(), whole.strings())  # a parameter's values are where the class is used
+        wanted.splits = next(filter(None, (tuple(name for name in _SPLIT_NAMES if name in one) for one in strings)), ())
     return wanted
 
 
@@ -233,8 +233,8 @@ def _fix_ndim(failure: Failure, arrays: Sequence[RequiredInput]) -> _Change | No
     if match := _UNPACKED_PATTERN.search(failure.message):
         change = int(match[2]) - int(match[3]) if match[3] else 1 if match[1] == "not enough" else -1
     elif match := _INPUT_DIMENSIONS_PATTERN.search(failure.message):
-        asked = [int(number) for number in re.findall(r"(\d+)D", match[1])]
-        change = max(asked) - len([part for part in match[2].split(",") if part.strip()])
+        requested = [int(number) for number in re.findall(r"(\d+)D", match[1])]
+        change = max(requested) - len([part for part in match[2].split(",") if part.strip()])
     elif _MISSING_DIMENSION_PATTERN.search(failure.message):
         change = 1
     elif match := _CHANNELS_PATTERN.search(failure.message):  # the batch was taken for the channels of one sample

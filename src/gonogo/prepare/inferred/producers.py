@@ -66,8 +66,8 @@ def find_producer(path: str, folder: Path) -> str | None:
         writes = [call for call in script.calls(*_WRITERS) if _writes_file(call)] if script.tree is not None else []
         shown = os.path.relpath(file, folder)
         for call in writes:
-            said = set(_resolved_strings(script, call.node, 0))
-            if any(piece in one or _is_filled_in(one, piece) for piece in pieces for one in said):
+            strings = set(_resolved_strings(script, call.node, 0))
+            if any(piece in one or _is_filled_in(one, piece) for piece in pieces for one in strings):
                 return f"{shown}:{call.line}"
         if writes and weaker is None and not _is_training_script(script):
             naming = [

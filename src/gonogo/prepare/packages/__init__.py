@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.overlay import PackageOverlay, build_overlay
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 
 __all__ = ["PackageOverlay", "installed_version", "packages_for"]
 
@@ -20,7 +20,7 @@ def packages_for(
     file: Path | None,
     with_packages: tuple[str, ...],
     as_of: str | None,
-    report_progress: Say,
+    report_progress: ReportProgress,
     *,
     yes: bool = False,
     unconfined: bool = False,

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text, translated
 from gonogo.prepare.packages.building import BuildFailed, BuiltWheel, build_wheel
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.sources import (
     SourceUnavailable,
     clone_repository,
@@ -57,7 +57,12 @@ class FetchedPackages:
 
 
 def fetch_from_urls(
-    addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, report_progress: Say, *, unconfined: bool
+    addresses: Mapping[str, str],
+    extras: Mapping[str, str],
+    folder: Path,
+    report_progress: ReportProgress,
+    *,
+    unconfined: bool,
 ) -> FetchedPackages:
     """Fetch each URL into a new folder, and build what isn't a wheel."""
     folder.mkdir()
@@ -78,7 +83,7 @@ def fetch_from_urls(
 
 
 def _build_wheel_from_url(
-    name: str, address: str, folder: Path, report_progress: Say, *, unconfined: bool
+    name: str, address: str, folder: Path, report_progress: ReportProgress, *, unconfined: bool
 ) -> BuiltWheel:
     if address.startswith("git+"):
         return build_wheel(
@@ -103,10 +108,10 @@ def _build_wheel_from_url(
 def is_installed_from(name: str, address: str) -> bool:
     """Whether this Python's package of that name was installed from that address (PEP 610)."""
     try:
-        told = msgspec.json.decode(metadata.distribution(name).read_text("direct_url.json") or "{}")
+        direct_url = msgspec.json.decode(metadata.distribution(name).read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
         return False
-    url = told.get("url") if isinstance(told, dict) else None
+    url = direct_url.get("url") if isinstance(direct_url, dict) else None
     return isinstance(url, str) and _normalize_address(url) == _normalize_address(address)
 
 

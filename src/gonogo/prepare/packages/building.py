@@ -36,7 +36,7 @@ from gonogo.confinement.world import World
 from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import SETUPTOOLS_WITH_PKG_RESOURCES
-from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.places import ReportProgress, cache_folder
 from gonogo.prepare.packages.sources import PackageSource
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
@@ -76,7 +76,9 @@ class BuiltWheel:
     version: str
 
 
-def build_wheel(source: PackageSource, name: str, report_progress: Say, *, unconfined: bool = False) -> BuiltWheel:
+def build_wheel(
+    source: PackageSource, name: str, report_progress: ReportProgress, *, unconfined: bool = False
+) -> BuiltWheel:
     """The wheel of these sources, built unless the cache has it. ``name`` is used in messages.
 
     Raises BuildFailed, and UserError if this machine has no means to confine the build.
@@ -103,7 +105,7 @@ def _cache_key(source: PackageSource, name: str) -> str:
     torch = ""
     if name in BUILD_REQUIRES_TORCH:
         torch = str(installed_version("torch"))
-    told = [
+    identity = [
         source.identity,
         source.subfolder,
         platform.python_version(),
@@ -111,7 +113,7 @@ def _cache_key(source: PackageSource, name: str) -> str:
         torch,
         str(_CACHE_FORMAT_VERSION),
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
 
 
 @contextlib.contextmanager
@@ -129,10 +131,10 @@ def _find_wheel(folder: Path) -> BuiltWheel | None:
         try:
             with zipfile.ZipFile(file) as content:
                 metadata = next(one for one in content.infolist() if _is_metadata(one))
-                told = HeaderParser().parsestr(content.read(metadata).decode("utf-8", "replace"))
+                headers = HeaderParser().parsestr(content.read(metadata).decode("utf-8", "replace"))
         except Exception:  # zipfile may raise anything: the file is untrusted
             continue
-        name, version = told.get("Name", ""), told.get("Version", "")
+        name, version = headers.get("Name", ""), headers.get("Version", "")
         if name and version:
             return BuiltWheel(file, canonicalize_name(name), version)
     return None
@@ -146,12 +148,12 @@ class _WheelBuild:
     """One PEP 517 build: its environment, and its steps, each in a confined world that can't write to it."""
 
     def __init__(
-        self, source: PackageSource, name: str, folder: Path, report_progress: Say, *, unconfined: bool
+        self, source: PackageSource, name: str, folder: Path, report_progress: ReportProgress, *, unconfined: bool
     ) -> None:
         self._source = source
         self._name = name
         self._folder = folder
-        self._say = report_progress
+        self._report_progress = report_progress
         self._unconfined = unconfined
         self._what = Text(
             "building {name} here, unconfined" if unconfined else "building {name} here, confined",
@@ -184,9 +186,9 @@ class _WheelBuild:
         return self._run_build_steps(backend, backend_path)
 
     def _run_build_steps(self, backend: str, backend_path: list[str]) -> Path:
-        asked = None if self._own_shown else self._run_backend_hook("requires", backend, backend_path)
+        requested = None if self._own_shown else self._run_backend_hook("requires", backend, backend_path)
         try:
-            more = json.loads(asked or b"[]")
+            more = json.loads(requested or b"[]")
         except (ValueError, RecursionError):
             more = []
         self._install_build_requirements(
@@ -236,9 +238,14 @@ class _WheelBuild:
         words += ["-r", "build.in"]
         try:
             with contextlib.suppress(UvFailed):
-                run_uv([*words, "--constraints", "old.txt"], cwd=self._folder, what=self._what, say=self._say)
+                run_uv(
+                    [*words, "--constraints", "old.txt"],
+                    cwd=self._folder,
+                    what=self._what,
+                    report_progress=self._report_progress,
+                )
                 return
-            run_uv(words, cwd=self._folder, what=self._what, say=self._say)
+            run_uv(words, cwd=self._folder, what=self._what, report_progress=self._report_progress)
         except UvFailed as error:
             raise BuildFailed(f"what its build requires can't be had: {error.reason}") from None
 
@@ -272,11 +279,11 @@ class _WheelBuild:
                     backend,
                 ]
                 words += [json.dumps(backend_path), str(result)]
-                status, said = self._run_in_world(world, words, shared)
+                status, output = self._run_in_world(world, words, shared)
                 if world.limit is not None:
                     raise BuildFailed(world.limit.en)
             if status != 0:
-                raise BuildFailed(_last_error(said))
+                raise BuildFailed(_last_error(output))
             if step != "wheel":
                 return read_untrusted(result, _MAX_PYPROJECT_BYTES)
             return self._read_wheel(result)
@@ -301,7 +308,7 @@ class _WheelBuild:
             env=world.environment(environment),
         )  # fmt: skip
         assert process.stdout is not None
-        said = _OutputTail(process.stdout)
+        tail = _OutputTail(process.stdout)
         started = time.monotonic()
         try:
             while True:
@@ -312,12 +319,14 @@ class _WheelBuild:
                 if seconds > _STEP_TIMEOUT:
                     raise BuildFailed(f"its build had not ended after {_STEP_TIMEOUT:.0f} s")
                 if seconds > _REPORT_AFTER_SECONDS:
-                    self._say(translated("{what} ({seconds:.0f} s)").format(what=self._what, seconds=seconds))
+                    self._report_progress(
+                        translated("{what} ({seconds:.0f} s)").format(what=self._what, seconds=seconds)
+                    )
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        return status, said.output_text()
+        return status, tail.output_text()
 
 
 class _OutputTail:
@@ -373,14 +382,14 @@ def _declared_requirements(archive: Path) -> list[str]:
 def _read_build_system(table: bytes | None) -> dict[str, Any]:
     """The ``[build-system]`` of the sources, which defaults to setuptools."""
     try:
-        told = tomllib.loads((table or b"").decode("utf-8")).get("build-system")
+        build_system = tomllib.loads((table or b"").decode("utf-8")).get("build-system")
     except (ValueError, RecursionError):
         raise BuildFailed("its pyproject.toml can't be read") from None
-    told = told if isinstance(told, dict) else {"requires": ["setuptools", "wheel"]}
-    requires, path = told.get("requires", []), told.get("backend-path", [])
+    build_system = build_system if isinstance(build_system, dict) else {"requires": ["setuptools", "wheel"]}
+    requires, path = build_system.get("requires", []), build_system.get("backend-path", [])
     found = {
         "requires": [one for one in requires if isinstance(one, str)] if isinstance(requires, list) else [],
-        "build-backend": told.get("build-backend", _LEGACY_BUILD_BACKEND),
+        "build-backend": build_system.get("build-backend", _LEGACY_BUILD_BACKEND),
         "backend-path": [one for one in path if isinstance(one, str)] if isinstance(path, list) else [],
     }
     if not isinstance(found["build-backend"], str):

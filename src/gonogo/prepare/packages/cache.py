@@ -27,7 +27,7 @@ from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.index import available_releases
 from gonogo.prepare.packages.installers import FOLDER, installer_environment, pip_command
 from gonogo.prepare.packages.names import WHEEL_REQUIRED_PACKAGES
-from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.places import ReportProgress, cache_folder
 from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
 
 _REPORT_AFTER_SECONDS = 2.0
@@ -47,7 +47,7 @@ class PackageNotInstallable(Exception):
 
 
 def cached_or_installed_folder(
-    name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool = False
+    name: str, specifier: SpecifierSet, report_progress: ReportProgress, *, unconfined: bool = False
 ) -> Path:
     """The folder of a version that matches the specifier: from the cache, or installed into it.
 
@@ -110,7 +110,7 @@ def _find_cached_wheel(name: str, specifier: SpecifierSet) -> Path | None:
 
 
 def _install_package(
-    cache: Path, name: str, specifier: SpecifierSet, report_progress: Say, *, unconfined: bool
+    cache: Path, name: str, specifier: SpecifierSet, report_progress: ReportProgress, *, unconfined: bool
 ) -> Path:
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def _build_and_install(
     name: str,
     specifier: SpecifierSet,
     target: Path,
-    report_progress: Say,
+    report_progress: ReportProgress,
     install_error: PackageNotInstallable,
     *,
     unconfined: bool,
@@ -178,7 +178,7 @@ def _build_and_install(
     (target / _BUILT_LOCALLY_MARKER).touch()
 
 
-def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: Say) -> None:
+def _run_pip(display_name: str, pip_target: str, target: Path, report_progress: ReportProgress) -> None:
     """Have pip install a wheel, from the index or from a file. No code of the package runs."""
     options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
     command = pip_command("install", *options, "--only-binary", ":all:", pip_target)

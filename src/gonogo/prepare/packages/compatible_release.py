@@ -21,7 +21,7 @@ from gonogo.prepare.packages.cache import (
     cached_versions,
 )
 from gonogo.prepare.packages.index import available_releases
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 
 _LOWER_BOUND_OPERATORS = (">=", ">", "~=", "==", "===")
 
@@ -43,7 +43,7 @@ def find_compatible_release(
     installed_version: Version,
     wrong: list[Requirement],
     overlay_versions: Mapping[str, Version],
-    report_progress: Say,
+    report_progress: ReportProgress,
 ) -> Version | None:
     """The release nearest to the installed one that is compatible with the overlay; None if none is found.
 

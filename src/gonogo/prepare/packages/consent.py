@@ -163,10 +163,10 @@ def _consent_path(project: str) -> Path:
 def _read_consent(project: str) -> set[str]:
     """The requirements of the project that the user has confirmed."""
     try:
-        told = msgspec.json.decode(_consent_path(project).read_bytes())
+        consent = msgspec.json.decode(_consent_path(project).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeError):
         return set()
-    listed = told.get("listed") if isinstance(told, dict) and told.get("project") == project else None
+    listed = consent.get("listed") if isinstance(consent, dict) and consent.get("project") == project else None
     return {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
 
 

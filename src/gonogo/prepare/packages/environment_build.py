@@ -27,7 +27,7 @@ from gonogo.prepare.packages.building import BUILD_PACKAGES
 from gonogo.prepare.packages.consent import PlannedInstall
 from gonogo.prepare.packages.installed import installed_version, link_torch
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.requested import RequestedVersions
 from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver, ResolvedPackage
 from gonogo.prepare.packages.torch_family import (
@@ -96,8 +96,8 @@ class EnvironmentRequest:
             for name in TORCH_COMPANION_PACKAGES
             if name in self.built_for_cuda
         ]
-        asked = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
-        text = json.dumps([*asked, *here, *beside])
+        requested = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
+        text = json.dumps([*requested, *here, *beside])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -106,7 +106,7 @@ def make_environment(
     requested: EnvironmentRequest,
     file: Path,
     requested_versions: RequestedVersions,
-    report_progress: Say,
+    report_progress: ReportProgress,
     consent: Consent,
     *,
     unconfined: bool,
@@ -144,7 +144,7 @@ def make_environment(
             ["venv", "--relocatable", "--python", sys.executable, str(venv)],
             cwd=filling,
             what=what,
-            say=report_progress,
+            report_progress=report_progress,
         )
         packages = next((venv / "lib").glob("python3.*/site-packages"))
         (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
@@ -199,7 +199,7 @@ def _make_resolver(
     missing_packages: list[str],
     staging_folder: Path,
     activity: Text,
-    report_progress: Say,
+    report_progress: ReportProgress,
     *,
     unconfined: bool,
 ) -> PackageResolver:
@@ -237,7 +237,7 @@ def _install(
     of_python: list[str],
     also: list[str],
     activity: Text,
-    report_progress: Say,
+    report_progress: ReportProgress,
 ) -> None:
     """Install the resolved packages.
 
@@ -245,7 +245,12 @@ def _install(
     resolved together with the requested packages.
     """
     base = ["pip", "install", *uv_target_options(venv), *WHEELS_ONLY_OPTIONS]
-    run_uv([*base, *BUILD_PACKAGES, *GONOGO_DEPENDENCIES], cwd=staging_folder, what=activity, say=report_progress)
+    run_uv(
+        [*base, *BUILD_PACKAGES, *GONOGO_DEPENDENCIES],
+        cwd=staging_folder,
+        what=activity,
+        report_progress=report_progress,
+    )
     as_of = ["--exclude-newer", requested.as_of] if requested.as_of else []
     install_for_torch(base, of_today, as_of, staging_folder, activity, report_progress)
     if also:
@@ -254,7 +259,7 @@ def _install(
         [*base, "--no-deps", "-r", str(staging_folder / "resolving" / LOCK_FILE_NAME)],
         cwd=staging_folder,
         what=activity,
-        say=report_progress,
+        report_progress=report_progress,
     )
     install_for_torch(
         base, of_today, as_of, staging_folder, activity, report_progress

@@ -44,7 +44,7 @@ from gonogo.prepare.packages.installed import installed_version, satisfies_speci
 from gonogo.prepare.packages.installers import installer_environment
 from gonogo.prepare.packages.names import needs_cuda
 from gonogo.prepare.packages.overlay import BUILT_FROM_SOURCE_NOTE, PackageOverlay
-from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.places import ReportProgress, cache_folder
 from gonogo.prepare.packages.requested import RequestedVersions, versions_from_file, versions_from_options
 from gonogo.prepare.packages.sources import is_reachable
 from gonogo.prepare.packages.torch_family import TORCH_COMPANION_PACKAGES
@@ -76,17 +76,17 @@ class _BuildOutcome:
 
     def add_difference(self, name: str, what: str | Text, explanation: Text) -> None:
         """Note that a package is missing or differs from what its file says."""
-        said = (Text(what, what) if isinstance(what, str) else what, explanation)
+        stated = (Text(what, what) if isinstance(what, str) else what, explanation)
         self.names_differing.append(name)
-        self.reasons[name] = said
-        self.differing.append(said)
+        self.reasons[name] = stated
+        self.differing.append(stated)
 
 
 def build_full_environment(
     file: Path,
     with_packages: tuple[str, ...],
     as_of: str | None,
-    report_progress: Say = lambda _text: None,
+    report_progress: ReportProgress = lambda _text: None,
     *,
     consent: Consent = lambda _intended: None,
     unconfined: bool = False,
@@ -101,15 +101,15 @@ def build_full_environment(
     pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
-    folder = _environment_folder(asked, file)
+    requested, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
+    folder = _environment_folder(requested, file)
     made.python = venv_python(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _environment_lock(folder, report_progress):
             kept = _read_manifest(folder)
             if kept is None or _is_missing_source_reachable(folder, kept):
-                make_environment(folder, asked, file, wanted, report_progress, consent, unconfined=unconfined)
+                make_environment(folder, requested, file, wanted, report_progress, consent, unconfined=unconfined)
                 kept = _read_manifest(folder)
             assert kept is not None
             compile_packages(folder)
@@ -121,7 +121,7 @@ def build_full_environment(
                 "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder"
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
-    return _build_overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
+    return _build_overlay(made, kept, requested, file, wanted, has_explicit_date=as_of is not None)
 
 
 def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
@@ -129,12 +129,12 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
     pins = versions_from_options(with_packages, (wanted := versions_from_file(file)).specifiers)
     if (own := _installed_overlay(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
-    folder = _environment_folder(asked, file)
+    requested, made = _resolve_request(wanted, pins, _cutoff_date(as_of, file))
+    folder = _environment_folder(requested, file)
     kept = _read_manifest(folder)
     made.python = venv_python(folder)
     return (
-        _build_overlay(made, kept, asked, file, wanted, has_explicit_date=as_of is not None)
+        _build_overlay(made, kept, requested, file, wanted, has_explicit_date=as_of is not None)
         if kept is not None
         else None
     )
@@ -250,7 +250,7 @@ def _resolve_request(
     torch = pins.get("torch", requested_versions.specifiers.get("torch", SpecifierSet()))
     own = installed_version("torch")
     fits = own is not None and torch.contains(Version(own.public), prereleases=True)
-    asked = EnvironmentRequest(
+    requested = EnvironmentRequest(
         requirements=tuple(sorted(requirements)),
         pins=tuple(sorted(exact)),
         python=python,
@@ -271,7 +271,7 @@ def _resolve_request(
         ),
         torch=None if fits else str(torch),
     )
-    return asked, made
+    return requested, made
 
 
 def _allows_python(python_requirement: str, python: str) -> bool:
@@ -299,7 +299,7 @@ def last_commit_date(file: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _environment_lock(folder: Path, report_progress: Say) -> Iterator[None]:
+def _environment_lock(folder: Path, report_progress: ReportProgress) -> Iterator[None]:
     """Lock the environment's folder against other processes that create it."""
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         started = time.monotonic()

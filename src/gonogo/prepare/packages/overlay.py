@@ -23,7 +23,7 @@ from gonogo.prepare.packages.cache import (
 from gonogo.prepare.packages.compatible_release import find_compatible_release, unmet_requirements
 from gonogo.prepare.packages.installed import installed_version, satisfies_specifier
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS, STACK, can_overlay, needs_cuda
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.requested import versions_from_options
 
 BUILT_FROM_SOURCE_NOTE = translated("no wheel available, built from source on this machine, in a sandbox: {names}")
@@ -52,7 +52,7 @@ class PackageOverlay:
 
 
 def build_overlay(
-    with_packages: tuple[str, ...], report_progress: Say = lambda _text: None, *, unconfined: bool = False
+    with_packages: tuple[str, ...], report_progress: ReportProgress = lambda _text: None, *, unconfined: bool = False
 ) -> PackageOverlay:
     """Overlay the packages of ``--with`` that the running Python lacks, and their dependencies.
 
@@ -72,8 +72,8 @@ def build_overlay(
 class _OverlayBuilder:
     """Overlays packages, and those of their dependencies for which the installed version doesn't satisfy them."""
 
-    def __init__(self, report_progress: Say, *, unconfined: bool) -> None:
-        self._say = report_progress
+    def __init__(self, report_progress: ReportProgress, *, unconfined: bool) -> None:
+        self._report_progress = report_progress
         self._unconfined = unconfined
         self._folders: dict[str, Path] = {}
         self._versions: dict[str, Version] = {}
@@ -88,7 +88,9 @@ class _OverlayBuilder:
             self._asked.add(name)
         self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
         try:
-            folder = cached_or_installed_folder(name, self._specifiers[name], self._say, unconfined=self._unconfined)
+            folder = cached_or_installed_folder(
+                name, self._specifiers[name], self._report_progress, unconfined=self._unconfined
+            )
         except PackageNotInstallable as error:
             if is_requested:
                 raise _not_installable_error(name, specifier, error) from None
@@ -168,7 +170,9 @@ class _OverlayBuilder:
             if version is None or name in self._versions or not self._versions:
                 continue
             wrong = unmet_requirements(_installed_requirements(name), self._versions)
-            found = find_compatible_release(name, version, wrong, self._versions, self._say) if wrong else None
+            found = (
+                find_compatible_release(name, version, wrong, self._versions, self._report_progress) if wrong else None
+            )
             if found is not None:
                 self.add_package(name, SpecifierSet(f"=={found}"), is_requested=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gonogo.finding import Text
 
-Say = Callable[[Text], None]
+ReportProgress = Callable[[Text], None]
 
 
 def cache_folder() -> Path:

@@ -22,7 +22,7 @@ from packaging.version import Version
 from gonogo.finding import Text
 from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.names import NEVER_BUILT_FROM_SOURCE
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
@@ -62,7 +62,7 @@ class PackageResolver:
         as_of: str | None,
         folder: Path,
         activity: Text,
-        report_progress: Say,
+        report_progress: ReportProgress,
         *,
         unconfined: bool,
     ) -> None:
@@ -73,7 +73,7 @@ class PackageResolver:
         self._as_of = as_of
         self._folder = folder
         self._what = activity
-        self._say = report_progress
+        self._report_progress = report_progress
         self._unconfined = unconfined
         self._wheels = folder / "wheels"
         self._wheels.mkdir()
@@ -195,7 +195,7 @@ class PackageResolver:
         if exclude_newer:
             words += [word for name in self._undated for word in ("--exclude-newer-package", f"{name}={_NO_DATE}")]
         words += ["--format", LOCK_FILE_NAME, "-o", LOCK_FILE_NAME, *options]
-        run_uv(words, cwd=self._folder, what=self._what, say=self._say, find_links=self._wheels)
+        run_uv(words, cwd=self._folder, what=self._what, report_progress=self._report_progress, find_links=self._wheels)
         lock = tomllib.loads((self._folder / LOCK_FILE_NAME).read_text(encoding="utf-8"))
         return [_parse_package(package) for package in lock.get("packages", ())]
 
@@ -240,10 +240,12 @@ class PackageResolver:
         words = ["pip", "compile", "oldest.in", "--quiet", "--no-deps", "--no-header", "--no-annotate"]
         words += ["--python", sys.executable, *WHEELS_ONLY_OPTIONS, "--resolution", "lowest-direct"]
         try:
-            told = run_uv(words, cwd=self._folder, what=self._what, say=self._say, find_links=self._wheels)
+            output = run_uv(
+                words, cwd=self._folder, what=self._what, report_progress=self._report_progress, find_links=self._wheels
+            )
         except UvFailed:
             return None
-        return next((line for line in map(str.strip, told.splitlines()) if "==" in line), None)
+        return next((line for line in map(str.strip, output.splitlines()) if "==" in line), None)
 
     def _allow_pre_releases(self, error: UvFailed) -> bool:
         """Allow pre-releases of packages that have nothing else, mostly nightly builds; True if there are any."""
@@ -279,8 +281,8 @@ class PackageResolver:
             specifier = str(Requirement(forced).specifier) if forced is not None else specifier
             place = self._folder / f"source-{name}"
             try:
-                source = fetch_release_sources(name, specifier, self._as_of, place, self._what, self._say)
-                found = build_wheel(source, name, self._say, unconfined=self._unconfined)
+                source = fetch_release_sources(name, specifier, self._as_of, place, self._what, self._report_progress)
+                found = build_wheel(source, name, self._report_progress, unconfined=self._unconfined)
             except (SourceUnavailable, BuildFailed) as refused:
                 kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"
                 self._not_built[name] = f"there is no wheel of it, and {kind}: {refused}"

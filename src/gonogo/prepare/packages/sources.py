@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installers import installer_environment, pip_settings
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.uv import UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
@@ -60,7 +60,7 @@ def url_without_credentials(address: str) -> str:
 
 
 def fetch_release_sources(
-    name: str, specifier: str, cutoff_date: str | None, folder: Path, activity: Text, report_progress: Say
+    name: str, specifier: str, cutoff_date: str | None, folder: Path, activity: Text, report_progress: ReportProgress
 ) -> PackageSource:
     """The sources of the newest release that matches a specifier, in a new folder ``folder``.
 
@@ -68,13 +68,15 @@ def fetch_release_sources(
     out. Raises SourceUnavailable.
     """
     folder.mkdir()
-    told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
-    environment = _uv_settings(folder, told)
+    metadata = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
+    environment = _uv_settings(folder, metadata)
     (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
     words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
     words += ["--python", sys.executable, *(["--exclude-newer", cutoff_date] if cutoff_date else [])]
     try:
-        lock = tomllib.loads(run_uv(words, cwd=folder, what=activity, say=report_progress, environment=environment))
+        lock = tomllib.loads(
+            run_uv(words, cwd=folder, what=activity, report_progress=report_progress, environment=environment)
+        )
         sdist = lock["packages"][0]["sdist"]
         url, digest = sdist.get("url") or "", sdist["hashes"]["sha256"]
         if not url:
@@ -216,7 +218,7 @@ def _ssl_context(host: str) -> ssl.SSLContext:
 # -- repositories
 
 
-def clone_repository(address: str, folder: Path, report_progress: Say) -> PackageSource:
+def clone_repository(address: str, folder: Path, report_progress: ReportProgress) -> PackageSource:
     """Clone a git repository into a new folder, at the revision in its URL.
 
     git runs without hooks and submodules, and never asks for a password. Raises SourceUnavailable.
@@ -245,11 +247,17 @@ def clone_repository(address: str, folder: Path, report_progress: Say) -> Packag
 
 def is_reachable(address: str) -> bool:
     """Whether a URL responds within ten seconds."""
-    say: Say = lambda _text: None  # noqa: E731
+    report_progress: ReportProgress = lambda _text: None  # noqa: E731
     try:
         if address.startswith("git+"):
             url, _, _ = parse_git_url(address)
-            _run_git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), timeout_seconds=10)
+            _run_git(
+                ["ls-remote", "--quiet", "--", url, "HEAD"],
+                Path("/"),
+                report_progress,
+                Text("", ""),
+                timeout_seconds=10,
+            )
             return True
         parts = urllib.parse.urlsplit(address)
         request = urllib.request.Request(url_without_credentials(address.partition("#")[0]), method="HEAD")
@@ -277,7 +285,11 @@ def parse_git_url(address: str) -> tuple[str, str, str]:
 
 
 def _run_git(
-    words: list[str], cwd: Path, report_progress: Say, activity: Text, timeout_seconds: float = _CLONE_TIMEOUT
+    words: list[str],
+    cwd: Path,
+    report_progress: ReportProgress,
+    activity: Text,
+    timeout_seconds: float = _CLONE_TIMEOUT,
 ) -> str:
     allowed = [f"protocol.{name}.allow=always" for name in _ALLOWED_GIT_PROTOCOLS]
     settings = ["protocol.allow=never", *allowed, "core.hooksPath=/dev/null", "core.fsmonitor=false",

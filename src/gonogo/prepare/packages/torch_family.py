@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Text
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import OLDEST_TORCH, SETUPTOOLS_WITH_PKG_RESOURCES
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv, uv_target_options
 
 # Releases of torch that rehearsals support, oldest first.
@@ -33,7 +33,9 @@ _LAST_TORCHAUDIO_MINOR = 11
 TORCH_COMPANION_PACKAGES = ("torchvision", "torchaudio")
 
 
-def torch_release_on_date(cutoff_date: str | None, filling: Path, what: Text, say: Say) -> str | None:
+def torch_release_on_date(
+    cutoff_date: str | None, filling: Path, what: Text, report_progress: ReportProgress
+) -> str | None:
     """The torch release that an unpinned requirement resolved to on a date; None if it is this Python's own."""
     own = installed_version("torch")
     if cutoff_date is None or own is None:
@@ -43,14 +45,22 @@ def torch_release_on_date(cutoff_date: str | None, filling: Path, what: Text, sa
     try:
         # Wheels in a folder have no upload date, so they would be used for any date.
         dated = {"UV_FIND_LINKS": ""}
-        found = run_uv([*arguments, "--exclude-newer", cutoff_date], cwd=filling, what=what, say=say, environment=dated)
+        found = run_uv(
+            [*arguments, "--exclude-newer", cutoff_date],
+            cwd=filling,
+            what=what,
+            report_progress=report_progress,
+            environment=dated,
+        )
         release = Version(found.strip().rpartition("==")[2])
     except (UvFailed, InvalidVersion):
         return None
     return None if release.release[:2] == own.release[:2] else f"=={release}"
 
 
-def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say: Say) -> list[str] | None:
+def install_torch(
+    venv: Path, torch: str | None, filling: Path, what: Text, report_progress: ReportProgress
+) -> list[str] | None:
     """Install a CPU build of the run's torch, if it isn't this Python's, or of the nearest that rehearsals support.
 
     Returns its requirements, to be installed as of the environment's date; None if none is available, and this
@@ -62,7 +72,7 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
         try:
             run_uv(
                 ["pip", arguments[0], *uv_target_options(venv), *only, *arguments[1:]],
-                cwd=filling, what=what, say=say, environment={"UV_HTTP_TIMEOUT": "15"},
+                cwd=filling, what=what, report_progress=report_progress, environment={"UV_HTTP_TIMEOUT": "15"},
             )  # fmt: skip
         except UvFailed:
             return False
@@ -95,7 +105,12 @@ def install_torch(venv: Path, torch: str | None, filling: Path, what: Text, say:
 
 
 def install_for_torch(
-    base: list[str], requirements: list[str], exclude_newer_args: list[str], filling: Path, what: Text, say: Say
+    base: list[str],
+    requirements: list[str],
+    exclude_newer_args: list[str],
+    filling: Path,
+    what: Text,
+    report_progress: ReportProgress,
 ) -> None:
     """Install the requirements of this Python's torch, each as of the environment's date if possible.
 
@@ -106,7 +121,7 @@ def install_for_torch(
         kept = [SETUPTOOLS_WITH_PKG_RESOURCES] if Requirement(one).name == "setuptools" else []
         for words in ([one, *exclude_newer_args], [one, *kept], [one]):
             try:
-                run_uv([*base, *words], cwd=filling, what=what, say=say)
+                run_uv([*base, *words], cwd=filling, what=what, report_progress=report_progress)
                 break
             except UvFailed:
                 if words == [one]:
@@ -158,7 +173,9 @@ def companion_releases(name: str, requested_version: str, requested_specifier: s
     )
 
 
-def install_torch_companion(venv: Path, name: str, releases: list[str], filling: Path, what: Text, say: Say) -> None:
+def install_torch_companion(
+    venv: Path, name: str, releases: list[str], filling: Path, what: Text, report_progress: ReportProgress
+) -> None:
     """Install the first available of these releases of torchvision or torchaudio, without dependencies.
 
     Their compiled operators need CUDA's libraries; everything else is Python (see virtual/kernels/torchvision.py).
@@ -166,11 +183,11 @@ def install_torch_companion(venv: Path, name: str, releases: list[str], filling:
     install = ["pip", "install", *uv_target_options(venv), *WHEELS_ONLY_OPTIONS]
     for release in releases:
         with contextlib.suppress(UvFailed):
-            run_uv([*install, "--no-deps", f"{name}{release}"], cwd=filling, what=what, say=say)
+            run_uv([*install, "--no-deps", f"{name}{release}"], cwd=filling, what=what, report_progress=report_progress)
             break
     else:
         return
     with contextlib.suppress(UvFailed):
-        run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, say=say)
+        run_uv([*install, "pillow", "numpy"], cwd=filling, what=what, report_progress=report_progress)
     for library in venv.glob("lib/python3.*/site-packages/torchaudio/lib/*.so"):
         library.unlink()  # torchaudio fails to load it if it exists, and works without it

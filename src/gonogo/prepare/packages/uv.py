@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from gonogo.finding import Text, UserError, translated
 from gonogo.prepare.packages.installers import installer_environment, pip_settings
-from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.places import ReportProgress
 
 _REPORT_AFTER_SECONDS = 2.0
 _TIMEOUT = 1200.0
@@ -65,22 +65,22 @@ class UvFailed(Exception):
     def reason(self) -> str:
         """The most informative line of the output."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
-        told = [
+        messages = [
             re.sub(r"^(error|cause): *|^[×╰├─▶ ]+|,? and only the following versions of .*$", "", line)
             for line in lines
         ]
         errors = [
             number
-            for number, line in enumerate(told)
+            for number, line in enumerate(messages)
             if re.search(r"(?i)because|failed|error|no solution|not found", line)
         ]
-        if not told:
+        if not messages:
             return "uv said nothing"
-        first = errors[-1 if len(errors) < 2 else 1] if errors else len(told) - 1
+        first = errors[-1 if len(errors) < 2 else 1] if errors else len(messages) - 1
         last = (
-            first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED_LINES
+            first + 1 if not messages[first].endswith(":") else first + 1 + _MAX_LISTED_LINES
         )  # the lines that it announces
-        return " ".join(told[first:last])[:300]
+        return " ".join(messages[first:last])[:300]
 
     @property
     def unavailable_packages(self) -> tuple[str, ...]:
@@ -119,14 +119,14 @@ def run_uv(
     *,
     cwd: Path,
     what: Text,
-    say: Say,
+    report_progress: ReportProgress,
     environment: Mapping[str, str] | None = None,
     find_links: Path | None = None,
 ) -> str:
     """Run uv in ``cwd``, which must have no project settings, and return its output.
 
-    ``say`` gets its progress, with ``what`` as the activity. ``find_links`` is an additional folder of wheels. Raises
-    UvFailed if uv fails, and UserError if it isn't installed.
+    ``report_progress`` gets ``what`` as the activity. ``find_links`` is an additional folder of wheels. Raises UvFailed
+    if uv fails, and UserError if it isn't installed.
     """
     command = [_find_uv(), *arguments]
     if pip_settings().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
@@ -141,7 +141,7 @@ def run_uv(
             env={**_uv_environment(find_links), **(environment or {})},
         )
         try:
-            _wait_for_uv(process, output.fileno(), what, say)
+            _wait_for_uv(process, output.fileno(), what, report_progress)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -174,7 +174,9 @@ def _uv_environment(find_links: Path | None) -> dict[str, str]:
     return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
 
-def _wait_for_uv(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
+def _wait_for_uv(
+    process: subprocess.Popen[bytes], descriptor: int, what: Text, report_progress: ReportProgress
+) -> None:
     started = time.monotonic()
     while process.poll() is None:
         seconds = time.monotonic() - started
@@ -182,7 +184,9 @@ def _wait_for_uv(process: subprocess.Popen[bytes], descriptor: int, what: Text, 
             raise UvFailed(f"error: uv had not ended after {_TIMEOUT:.0f} s")
         if seconds > _REPORT_AFTER_SECONDS:
             doing = _last_line(descriptor)
-            say(translated("{what}: {doing} ({seconds:.0f} s)").format(what=what, doing=doing, seconds=seconds))
+            report_progress(
+                translated("{what}: {doing} ({seconds:.0f} s)").format(what=what, doing=doing, seconds=seconds)
+            )
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
 

@@ -81,8 +81,8 @@ def explain_missing_inputs(rank: RankRecord, record: RehearsalRecord, world: Pro
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKUPS]:
         if _is_machine_specific(one, failure, record, world) and _is_related_to_failure(one, failure):
-            told = _describe_lookup(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
-            yield reason_with_producer(told, one.name, world.cwd) if one.kind == "file" else told
+            description = _describe_lookup(one, is_prepared=world.prepared.environment != NO_ENVIRONMENT)
+            yield reason_with_producer(description, one.name, world.cwd) if one.kind == "file" else description
 
 
 def explain_generated_files(rank: RankRecord) -> Reason | None:

@@ -138,8 +138,8 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
         broken = list(broken_obligations(rank, record, world))
         rank.certificate = _assemble_certificate(broken, needed, world)
         lacking = (one for one in broken if one.matters_for(needed))
-        told = [one for one in lacking if one.name != "assumed"]  # the finding mentions assumptions
-        first = next((one for one in told if one.named), next(iter(told), None))
+        reasons = [one for one in lacking if one.name != "assumed"]  # the finding mentions assumptions
+        first = next((one for one in reasons if one.named), next(iter(reasons), None))
         if first is not None:
             _mark_unsupported(rank, first)
 
@@ -276,15 +276,15 @@ def _check_ranks(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld)
 
 def _check_packages(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[BrokenObligation]:
     """Imported packages whose release differs from what the project requires."""
-    asked = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
+    requested = {one.name.partition(".")[0].replace("_", "-") for one in rank.absent if one.kind == "module"}
     chain = exception_chain(rank.failure) if rank.failure is not None else ()
     passed = {package_of_file(frame.path) for one in chain for frame in one.frames}
     for name in record.differing:
-        if name in record.without_operators and name not in asked and name not in passed:
+        if name in record.without_operators and name not in requested and name not in passed:
             # Its Python code is that of the run, and its operators have stand-ins: only a failure that points to it,
             # or that follows one in it, may be due to the rest.
             continue
-        if name in rank.imported or name in asked:
+        if name in rank.imported or name in requested:
             yield BrokenObligation("packages", with_remedy(_REPLACED, name, record), named=False)
     for name, (specifier, file) in world.requirements.items():
         have = rank.imported.get(name)
@@ -321,8 +321,8 @@ def _needed_conditions(rank: RankRecord, record: RehearsalRecord) -> frozenset[s
     found, _ = findings_in_record(record)
     for group in failed_ranks(record):  # what reads the exception alone needs all, unless its page says otherwise
         if rank.rank in group.ranks:
-            told = findings_from_traceback(record, group)
-            found += [finding for finding in told if hazards[finding.hazard].needs is not None]
+            explained = findings_from_traceback(record, group)
+            found += [finding for finding in explained if hazards[finding.hazard].needs is not None]
     named = [
         hazard_obligations(hazards[finding.hazard])
         for finding in found

@@ -266,8 +266,8 @@ def _failed_import_message(failure: Failure) -> str:
     if failure.type == "ModuleNotFoundError" or not failure.frames:
         return failure.message if failure.frames else ""
     here = failure.frames[-1].path
-    told = [one for one in exception_chain(failure) if one.type == "ModuleNotFoundError"]
-    return next((one.message for one in told if any(frame.path == here for frame in one.frames)), "")
+    import_errors = [one for one in exception_chain(failure) if one.type == "ModuleNotFoundError"]
+    return next((one.message for one in import_errors if any(frame.path == here for frame in one.frames)), "")
 
 
 def _imported_module(failure: Failure, module: str) -> str:

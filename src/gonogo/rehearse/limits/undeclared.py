@@ -44,10 +44,10 @@ def explain_undeclared_release(rank: RankRecord, record: RehearsalRecord) -> Rea
     """The package whose undeclared release the failure depends on; None if there is none."""
     if rank.failure is None or not record.undeclared:
         return None
-    for told in exception_chain(rank.failure):
-        if API_ERROR_PATTERN.search(f"{told.type}: {told.message}") is None:
+    for exception in exception_chain(rank.failure):
+        if API_ERROR_PATTERN.search(f"{exception.type}: {exception.message}") is None:
             continue
-        named = set(_packages_in(told))
+        named = set(_packages_in(exception))
         for name in record.undeclared:
             if name in named:
                 version = record.laid_over.get(name) or rank.imported.get(name, "")
@@ -55,10 +55,12 @@ def explain_undeclared_release(rank: RankRecord, record: RehearsalRecord) -> Rea
     return None
 
 
-def _packages_in(told: ChainedException) -> Iterator[str]:
+def _packages_in(exception: ChainedException) -> Iterator[str]:
     """The packages that an error names, in whose code it was raised, or that its statement calls."""
-    line = told.frames[-1].text if told.frames else ""
-    for module in re.findall(r"'([A-Za-z_]\w*)(?:\.[\w.]+)?'", told.message) + re.findall(r"\b([A-Za-z_]\w*)\b", line):
+    line = exception.frames[-1].text if exception.frames else ""
+    for module in re.findall(r"'([A-Za-z_]\w*)(?:\.[\w.]+)?'", exception.message) + re.findall(
+        r"\b([A-Za-z_]\w*)\b", line
+    ):
         yield canonicalize_name(DISTRIBUTION_BY_MODULE.get(module, module))
-    if told.frames:
-        yield package_of_file(told.frames[-1].path) or ""
+    if exception.frames:
+        yield package_of_file(exception.frames[-1].path) or ""

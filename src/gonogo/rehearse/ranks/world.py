@@ -32,13 +32,13 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, requested_mac
                 processes=per_node, most=MAX_RANKS_PER_NODE
             )
         )
-    asked = requested_nodes(request.gpus, request.nodes)
-    if asked is not None and asked != launch.nodes:
+    requested = requested_nodes(request.gpus, request.nodes)
+    if requested is not None and requested != launch.nodes:
         raise UserError(
             translated(
                 "the command starts {launched} node(s), but {asked} are requested: change --nodes (--gpus), "
                 "or the command (torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)"
-            ).format(launched=launch.nodes, asked=asked)
+            ).format(launched=launch.nodes, asked=requested)
         )
     if requested_machine.count == UNSPECIFIED_GPU_COUNT:
         count = max(

@@ -279,19 +279,19 @@ def _run(
 
 def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
-    said = translated(": {last}").format(last=last) if last else Text("", "")
+    text = translated(": {last}").format(last=last) if last else Text("", "")
     command = shorten_command(words)
     if run.status == -signal.SIGKILL:
         return UserError(
             translated(
                 "`{command}` had not started training after {seconds:.0f} s (its output so far{said}): give "
                 "the launch command itself, or a longer --timeout"
-            ).format(command=command, seconds=timeout, said=said)
+            ).format(command=command, seconds=timeout, said=text)
         )
     if run.status != 0:
         return UserError(
             translated("`{command}` ended with status {status} before it started training{said}").format(
-                command=command, status=run.status, said=said
+                command=command, status=run.status, said=text
             )
         )
     others = "; ".join(shorten_command(words, 80) for words in run.skipped[:4])
@@ -300,5 +300,5 @@ def _nothing_launched_error(words: Sequence[str], run: ScriptRun, timeout: float
         translated(
             "`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
             "python){said}{hint}"
-        ).format(command=command, said=said, hint=hint if others else "")
+        ).format(command=command, said=text, hint=hint if others else "")
     )

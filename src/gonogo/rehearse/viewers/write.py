@@ -41,8 +41,8 @@ def write_viewer_files(
     missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
     if not missing:
         return []
-    said = translated("viewer files for {ranks} are missing: the worker was killed").format(ranks=ranks_text(missing))
-    return [(said.en, said.zh)]
+    text = translated("viewer files for {ranks} are missing: the worker was killed").format(ranks=ranks_text(missing))
+    return [(text.en, text.zh)]
 
 
 def _read_traces(assignments: Sequence[Assignment]) -> Iterator[tuple[int, RankTrace]]:

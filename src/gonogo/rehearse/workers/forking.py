@@ -201,7 +201,7 @@ class ForkServer:
 
     def cancel_fork(self, process: ConfinedProcess) -> None:
         """Cancel a worker that has not been forked yet; stops the server if it has forked none."""
-        self._asked = {path: asked for path, asked in self._asked.items() if asked is not process}
+        self._asked = {path: requested for path, requested in self._asked.items() if requested is not process}
         if not self._forked and self._popen is not None:
             self._popen.kill()
 
@@ -236,8 +236,8 @@ class ForkServer:
         self._gone = True
         for process in self._forked.values():
             process.set_exit_status(-signal.SIGKILL)
-        asked, self._asked = list(self._asked.values()), {}
-        for process in asked:
+        requested, self._asked = list(self._asked.values()), {}
+        for process in requested:
             process.spawn()
 
     def close(self) -> None:

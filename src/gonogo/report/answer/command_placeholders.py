@@ -32,16 +32,18 @@ def _make_filler(command: str) -> Callable[[Text], Text]:
     def fill_placeholders(text: Text) -> Text:
         for placeholder in _COMMAND_PLACEHOLDERS:
             if placeholder in text.en or placeholder in text.zh:
-                text = Text(*(said.replace(placeholder, f"-- {command}") for said in (text.en, text.zh)))
+                text = Text(*(sentence.replace(placeholder, f"-- {command}") for sentence in (text.en, text.zh)))
         return text
 
     return fill_placeholders
 
 
 def _fill_finding(finding: Finding, fill_text: Callable[[Text], Text]) -> Finding:
-    said = {
+    filled = {
         "cause": fill_text(finding.cause),
         "cure": tuple(map(fill_text, finding.cure)),
         "confirm": tuple(map(fill_text, finding.confirm)),
     }
-    return replace(finding, **said) if any(getattr(finding, name) != text for name, text in said.items()) else finding
+    return (
+        replace(finding, **filled) if any(getattr(finding, name) != text for name, text in filled.items()) else finding
+    )

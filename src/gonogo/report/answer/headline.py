@@ -64,12 +64,12 @@ def badge(report: Report, language: str) -> str:
 
 def verdict_line(report: Report, language: str) -> str:
     """The verdict with its scope, such as ``GO (rank 0 of 8, 2 steps)``."""
-    said = badge(report, language)
+    text = badge(report, language)
     scope = _scope_text(report)
     if scope is None:
-        return said
+        return text
     within = scope.in_language(language)
-    return f"{said}（{within}）" if language == "zh" else f"{said} ({within})"
+    return f"{text}（{within}）" if language == "zh" else f"{text} ({within})"
 
 
 def _scope_text(report: Report) -> Text | None:
@@ -215,10 +215,10 @@ def _plan_reason(report: Report) -> Text:
     best = plan.fitting[0]
     count = len(plan.fitting)
     if plan.solve or any(one.tokens_per_second_per_gpu > best.tokens_per_second_per_gpu for one in plan.fitting):
-        said = _FIRST_STRATEGY
+        text = _FIRST_STRATEGY
     else:
-        said = _FASTEST_STRATEGY if count > 1 else _ONLY_STRATEGY
-    return said.format(
+        text = _FASTEST_STRATEGY if count > 1 else _ONLY_STRATEGY
+    return text.format(
         count=count,
         name=Text(strategy_name(best, "en"), strategy_name(best, "zh")),
         micro=best.micro_batch,
@@ -231,12 +231,12 @@ def _go_reason(report: Report) -> Text:
         return _completed_run_reason(report.rehearsal)
     if report.guarded_run is not None:
         return translated("The training ended on its own, with exit status 0")
-    said = {
+    text = {
         "check": translated("Nothing in these files is known to stop the run"),
         "env": translated("No package, driver or GPU here is known to stop a run"),
         "diagnose": translated("Nothing in these logs indicates that the run failed"),
     }
-    return said.get(report.command, translated("Nothing was found that would stop the run"))
+    return text.get(report.command, translated("Nothing was found that would stop the run"))
 
 
 def _completed_run_reason(rehearsal: Rehearsal) -> Text:
@@ -247,13 +247,13 @@ def _completed_run_reason(rehearsal: Rehearsal) -> Text:
         translated("{steps} optimizer steps").format(steps=steps) if steps != 1 else translated("1 optimizer step"),
         *after,
     ]
-    said = join_texts([PHASE_NAMES["load"], *parts], ", ", "、")
+    text = join_texts([PHASE_NAMES["load"], *parts], ", ", "、")
     fullest = _fullest_device(rehearsal)
     free = ""
     if fullest is not None:
         free = size(fullest.free_bytes)
-        return translated("It ran to the end ({said}), with {free} of GPU memory to spare").format(said=said, free=free)
-    return translated("It ran to the end ({said})").format(said=said)
+        return translated("It ran to the end ({said}), with {free} of GPU memory to spare").format(said=text, free=free)
+    return translated("It ran to the end ({said})").format(said=text)
 
 
 def _fullest_device(rehearsal: Rehearsal) -> Device | None:
@@ -328,8 +328,8 @@ def _memory_figure(name: Text, used: int, total: int | None) -> Figure:
     if not total:
         return Figure(name, translated("{used} (capacity not given)").format(used=size(used)))
     share = 100 * used / total
-    said = f"{size(used)} / {size(total)}"
-    return Figure(name, Text(f"{said} ({share:.0f} %)", f"{said}（{share:.0f} %）"), share)
+    text = f"{size(used)} / {size(total)}"
+    return Figure(name, Text(f"{text} ({share:.0f} %)", f"{text}（{share:.0f} %）"), share)
 
 
 def _speed_figures(seconds: float, tokens: float | None) -> list[Figure]:
@@ -343,8 +343,8 @@ def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
-def _untranslated(said: str) -> Text:
-    return Text(said, said)
+def _untranslated(text: str) -> Text:
+    return Text(text, text)
 
 
 def _not_covered_text(report: Report) -> Text:

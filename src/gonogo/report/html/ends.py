@@ -57,8 +57,8 @@ def _steps_chart(steps: StepsOverTime, language: str) -> str:
     """The chart that draws a line per rank, and the selector of what it shows."""
     kinds = {"seconds": _TIME, "gpu_bytes": _GPU_MEMORY_LABEL, "host_bytes": _HOST_MEMORY_LABEL}
     options = (
-        (kind, said.in_language(language))
-        for kind, said in kinds.items()
+        (kind, text.in_language(language))
+        for kind, text in kinds.items()
         if any(any(getattr(rank, kind)) for rank in steps.ranks)
     )
     return over_time_section(_STEPS, _SHOWN_LABEL, options, _STEP_CHART_REMARK, language)
@@ -84,8 +84,8 @@ def time_axis(ends: Sequence[RankEnd], language: str) -> Iterator[str]:
             _text_element(x + 12, y + 4, f"+{end.time - begin:,.2f} s  {clean_line(end.what)[:60]}", "start"),
         ]
     picture = element("svg", *marks, viewBox=f"0 0 {_WIDTH} {height}", role="img", aria_label=title)
-    said = [_MARKERS_LEGEND, *([_SHOWN_FIRST_ONLY.format(shown=len(ends), count=count)] if count > len(ends) else [])]
-    remarks = (element("p", escape_line(one.in_language(language)), klass="remark") for one in said)
+    lines = [_MARKERS_LEGEND, *([_SHOWN_FIRST_ONLY.format(shown=len(ends), count=count)] if count > len(ends) else [])]
+    remarks = (element("p", escape_line(one.in_language(language)), klass="remark") for one in lines)
     yield element("section", heading(2, title), element("div", picture, klass="wide", tabindex="0", role="group",
                                                         aria_label=title), *remarks)  # fmt: skip
 
@@ -99,7 +99,7 @@ def _excerpt_markup(excerpt: Excerpt) -> str:
     shown = []
     for line in excerpt.lines:
         number = element("span", str(line.number), klass="number")
-        said = escape_lines(line.text)
-        shown.append(f"{number}{element('mark', said) if line.decisive else said}\n")
+        text = escape_lines(line.text)
+        shown.append(f"{number}{element('mark', text) if line.decisive else text}\n")
     block = element("pre", *shown, tabindex="0", role="group", aria_label=name)
     return element("figure", element("figcaption", element("span", escape_line(name), klass="place")), block)

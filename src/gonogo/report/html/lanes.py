@@ -58,18 +58,18 @@ def _lane_markup(ranks: tuple[int, ...], side: Side, width: int, language: str) 
 
 def _call_cell(call: CollectiveCall, css_class: str, language: str) -> str:
     name = escape_line(call.operator)
-    said = [_CALL_NUMBER.format(number=call.index + 1).in_language(language)]
+    lines = [_CALL_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:
-        said.append(clean_line(call.module))
+        lines.append(clean_line(call.module))
     marked = element("strong", name) if css_class == "apart" else name
-    return element("td", marked, element("small", escape_line(", ".join(said))), klass=css_class)
+    return element("td", marked, element("small", escape_line(", ".join(lines))), klass=css_class)
 
 
 def _stack_markup(side: Side, language: str) -> str:
     ranks = ranks_text(side.ranks).in_language(language)
     if side.call is None:
-        said = f"{ranks}: {_ENDED_LABEL.in_language(language)}"
-        return element("div", heading(3, said))
+        text = f"{ranks}: {_ENDED_LABEL.in_language(language)}"
+        return element("div", heading(3, text))
     call = side.call
     phase = PHASE_NAMES.get(call.phase)
     when = phase.in_language(language) if phase is not None else call.phase

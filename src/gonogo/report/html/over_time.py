@@ -18,12 +18,12 @@ def over_time_section(
     title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str, kind: str = "held"
 ) -> str:
     """The section; ``options`` are (value, text) of what can be drawn, ``kind`` is the kind of chart."""
-    choices = (element("option", escape_line(said), value=value) for value, said in options)
+    choices = (element("option", escape_line(text), value=value) for value, text in options)
     choice = element("label", escape_line(label.in_language(language)), " ", element("select", *choices))
     zooms = (
-        element("button", escape_line(sign), type="button", data_zoom=way, aria_label=said.in_language(language),
-                title=said.in_language(language))
-        for way, (sign, said) in _ZOOM.items()
+        element("button", escape_line(sign), type="button", data_zoom=way, aria_label=text.in_language(language),
+                title=text.in_language(language))
+        for way, (sign, text) in _ZOOM.items()
     )  # fmt: skip
     name = title.in_language(language)
     return element(

@@ -45,8 +45,8 @@ def moment_button(finding: Finding, report: Report, language: str) -> str:
             continue
         found = _decisive_moment(finding, ranks[rank], timeline)
         if found is not None:
-            point, said = found
-            label = escape_line(said.in_language(language))
+            point, text = found
+            label = escape_line(text.in_language(language))
             return element(
                 "button", label, type="button", klass="moment", data_timeline=str(number), data_point=str(point)
             )
@@ -113,8 +113,8 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
     cured = cure_sections(report.cure, language) if report.cure is not None else ()
     for section in (*cured, *reader_sections(report, language)):
-        said = (element("li", escape_line(sentence)) for sentence in section.said)
-        parts = [heading(2, section.title), *([element("ul", *said)] if section.said else [])]
+        text = (element("li", escape_line(sentence)) for sentence in section.said)
+        parts = [heading(2, section.title), *([element("ul", *text)] if section.said else [])]
         yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes_section(report.rehearsal.divergence, language)
@@ -185,13 +185,13 @@ def _answer_markup(report: Report, language: str) -> Iterator[str]:
 def _figure_tile(figure: Figure, language: str) -> str:
     """A large figure, with a bar if it is a share of something."""
     parts = [element("dt", escape_line(figure.name.in_language(language)))]
-    said = figure.value.in_language(language)
-    value = escape_line(said)
+    text = figure.value.in_language(language)
+    value = escape_line(text)
     if figure.share is not None:
         over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
         value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
     parts.append(element("dd", value))
-    return element("div", *parts, klass="tile" if len(said) < _MAX_SHORT_VALUE_CHARS else "tile long")
+    return element("div", *parts, klass="tile" if len(text) < _MAX_SHORT_VALUE_CHARS else "tile long")
 
 
 def _chart_sections(report: Report, language: str) -> Iterator[str]:

@@ -115,8 +115,8 @@ def what_if_section(report: Report, language: str) -> str:
     base = {**base, "gpu": own}
     for name, options in choices.items():
         listed = (
-            element("option", escape_line(said), value=value, selected=value == str(base[name]))
-            for value, said in options
+            element("option", escape_line(text), value=value, selected=value == str(base[name]))
+            for value, text in options
         )
         label = element("span", escape_line(_CHOICE_LABELS[name].in_language(language)))
         controls.append(element("label", label, element("select", *listed, data_set=name)))

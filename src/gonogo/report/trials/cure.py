@@ -62,10 +62,10 @@ def cure_sections(cure: Cure, language: str) -> list[Section]:
 
 def _step_section(number: int, step: CureStep, language: str) -> Section:
     title = _CURE_STEP_TITLE.format(number=number, title=step.title).in_language(language)
-    said = [_STEP_REASON.format(hazard=step.hazard, why=step.why).in_language(language)]
+    lines = [_STEP_REASON.format(hazard=step.hazard, why=step.why).in_language(language)]
     if not step.safe:
-        said.append(_UNSAFE.in_language(language))
-    return Section(clean_line(title), tuple(clean(one) for one in said), clean(step.diff))
+        lines.append(_UNSAFE.in_language(language))
+    return Section(clean_line(title), tuple(clean(one) for one in lines), clean(step.diff))
 
 
 def _to_do_lines(cure: Cure, language: str) -> list[str]:

@@ -53,22 +53,22 @@ def _reading_section(reading: ModelReading, language: str) -> Section:
     if reading.failed is not None:
         text = _NO_ANSWER.format(model=model, server=clean_line(reading.server), why=reading.failed)
         return Section(clean_line(text.in_language(language)), ())
-    said = [_labelled_line(_CAUSE, reading.cause, language)]
-    said += [_claim_line(claim, language) for claim in reading.claims]
+    lines = [_labelled_line(_CAUSE, reading.cause, language)]
+    lines += [_claim_line(claim, language) for claim in reading.claims]
     if reading.change:
-        said.append(_labelled_line(_CHANGE, reading.change, language))
+        lines.append(_labelled_line(_CHANGE, reading.change, language))
     diff = ""
     if reading.proof is not None:
         head = _PROVEN_BY_REHEARSAL if reading.proof.proven else _NOT_PROVEN
-        said.append(_labelled_line(head, reading.proof.outcome.in_language(language), language))
+        lines.append(_labelled_line(head, reading.proof.outcome.in_language(language), language))
         if reading.proof.pins:
-            said.append(clean_line(_PINS.format(pins=", ".join(reading.proof.pins)).in_language(language)))
+            lines.append(clean_line(_PINS.format(pins=", ".join(reading.proof.pins)).in_language(language)))
         diff = clean(reading.proof.patch)
     if reading.next_step:
-        said.append(_labelled_line(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
+        lines.append(_labelled_line(_SUGGESTED_CHECK_LABEL, reading.next_step, language))
     title = _NO_CLAIMS if not reading.claims else _READ_BY_MODEL if reading.confirmed_count else _NO_VALID_CLAIMS
     titled = title.format(model=model, count=reading.confirmed_count, all=len(reading.claims))
-    return Section(titled.in_language(language), tuple(said), diff)
+    return Section(titled.in_language(language), tuple(lines), diff)
 
 
 def _labelled_line(label: Text, text: str, language: str) -> str:
@@ -83,8 +83,8 @@ def _claim_line(claim: CheckedClaim, language: str) -> str:
         else clean_line(claim.kind)
     )
     why = clean_line(claim.why.in_language(language))
-    said = clean_line(claim.said)
-    shown = f"{said[:200]} …" if len(said) > 200 else said
+    text = clean_line(claim.said)
+    shown = f"{text[:200]} …" if len(text) > 200 else text
     if language == "zh":
         return f"{verdict}，{kind}：{shown}（{why}）"
     return f"{verdict}, {kind}: {shown} ({why})"

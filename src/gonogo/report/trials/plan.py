@@ -75,19 +75,21 @@ def plan_summary(plan: Plan, language: str) -> str:
     if plan.nodes > 1:
         count = f"{plan.nodes} x {count}"
     comma = "，" if chinese else ", "
-    said = [f"{clean_line(model.model_class)}{comma}{_format_parameter_count(model.parameters, language)}"]
+    lines = [f"{clean_line(model.model_class)}{comma}{_format_parameter_count(model.parameters, language)}"]
     if trained < 1:
-        said[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
-    said.append(count if plan.solve != "gpus" else plan.accelerator)
+        lines[0] += f"，训练其中 {trained:.2%}" if chinese else f" ({trained:.2%} trained)"
+    lines.append(count if plan.solve != "gpus" else plan.accelerator)
     if plan.task:
-        said.append(plan.task)
+        lines.append(plan.task)
     if plan.generations > 1:
-        said.append(f"每个提示 {plan.generations} 个回答" if chinese else f"{plan.generations} completions of a prompt")
+        lines.append(
+            f"每个提示 {plan.generations} 个回答" if chinese else f"{plan.generations} completions of a prompt"
+        )
     if plan.solve != "seq-len":
-        said.append(f"序列长度 {plan.seq_len}" if chinese else f"sequences of {plan.seq_len}")
+        lines.append(f"序列长度 {plan.seq_len}" if chinese else f"sequences of {plan.seq_len}")
     if not plan.solve:
-        said.append(f"每步 {plan.global_batch} 个样本" if chinese else f"{plan.global_batch} samples per step")
-    return ("；" if chinese else "; ").join(said)
+        lines.append(f"每步 {plan.global_batch} 个样本" if chinese else f"{plan.global_batch} samples per step")
+    return ("；" if chinese else "; ").join(lines)
 
 
 def _format_parameter_count(count: int, language: str) -> str:
@@ -152,12 +154,12 @@ def _reading_note(plan: Plan, language: str) -> str:
     """How to read the table: why a faster strategy is below a slower one, what a batch and each error band is."""
     bands = {choice.source: choice.band for choice in plan.fitting}
     speeds = [choice.tokens_per_second_per_gpu for choice in plan.fitting]
-    said = [
+    lines = [
         *([_SAME_SPEED_LEGEND.format(share=SPEED_TOLERANCE)] if not plan.solve and _has_faster_below(speeds) else []),
         _BATCH_LEGEND,
         *(text.format(band=bands[source]) for source, text in _BAND_LEGENDS.items() if source in bands),
     ]
-    return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in said)
+    return ("；" if language == "zh" else "; ").join(text.in_language(language) for text in lines)
 
 
 def _has_faster_below(speeds: Sequence[float]) -> bool:
@@ -201,8 +203,8 @@ def _costs_table(plan: Plan, language: str) -> Table:
         for number, cost in enumerate(plan.costs, 1)
     )
     title = _TITLES["costs"].format(tokens=f"{plan.tokens / 1e9:,.9g} B" if plan.tokens >= 1e8 else f"{plan.tokens:,}")
-    said = tuple(column.in_language(language) for column in columns)
-    return Table(title.in_language(language), said, rows, frozenset({0, 2, 3}), note=_COST_NOTE.in_language(language))
+    text = tuple(column.in_language(language) for column in columns)
+    return Table(title.in_language(language), text, rows, frozenset({0, 2, 3}), note=_COST_NOTE.in_language(language))
 
 
 def _format_range(low: float, high: float) -> str:
@@ -242,14 +244,14 @@ def memory_bar(choice: StrategySummary, capacity_bytes: int) -> list[tuple[str, 
 def bar_legend(language: str, plan: Plan) -> str:
     """The meaning of the letters in a bar."""
     named = category_labels(language, plan).items()
-    return "  ".join(f"{_LETTER_BY_CATEGORY[name]} {said}" for name, said in named if name != "free")
+    return "  ".join(f"{_LETTER_BY_CATEGORY[name]} {text}" for name, text in named if name != "free")
 
 
 def category_labels(language: str, plan: Plan) -> dict[str, str]:
     """The names of the categories that the plan's bars have."""
     held = {name for choice in (*plan.fitting, *plan.too_large) for name, count in choice.by_category.items() if count}
     names = bar_category_labels(language).items()
-    return {name: said for name, said in names if name in held or name not in OPTIONAL_CATEGORIES}
+    return {name: text for name, text in names if name in held or name not in OPTIONAL_CATEGORIES}
 
 
 def bar_category_labels(language: str) -> dict[str, str]:

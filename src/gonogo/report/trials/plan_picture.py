@@ -138,11 +138,11 @@ def _draw_strategy_row(
     fits = number is not None
     name = f"{number}. {strategy_name(choice, language)}" if fits else strategy_name(choice, language)
     end, y = _MARGIN + _BAR_WIDTH, top + _LABEL
-    said = f"{size(choice.reserved_bytes)} ± {choice.band:.0%}"
+    text = f"{size(choice.reserved_bytes)} ± {choice.band:.0%}"
     shapes: list[Box | Words | Line] = [
         Words(_MARGIN, top + 12, name, bold=True),
         Words(end, top + 12, details, size=12, fill=_GREY, anchor="end"),
-        Words(end + 14, y + 17, said, bold=True, fill="#1f2328" if fits else _RED),
+        Words(end + 14, y + 17, text, bold=True, fill="#1f2328" if fits else _RED),
     ]
     left = float(_MARGIN)
     for part, share in memory_bar_shares(choice, capacity_bytes).items():
@@ -174,8 +174,8 @@ def _batch_and_speed(choice: StrategySummary, language: str) -> str:
 def _legend_shapes(top: float, names: dict[str, str]) -> list[Box | Words | Line]:
     shapes: list[Box | Words | Line] = []
     left = float(_MARGIN)
-    for name, said in names.items():
+    for name, text in names.items():
         outline = "#d0d7de" if name == "free" else ""
-        shapes += [Box(left, top, 12, 12, COLOURS[name], outline=outline), Words(left + 18, top + 10, said, size=12)]
-        left += 34 + sum(6.6 if letter.isascii() else 12 for letter in said)
+        shapes += [Box(left, top, 12, 12, COLOURS[name], outline=outline), Words(left + 18, top + 10, text, size=12)]
+        left += 34 + sum(6.6 if letter.isascii() else 12 for letter in text)
     return shapes

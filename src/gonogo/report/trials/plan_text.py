@@ -55,7 +55,7 @@ def _print_memory(plan: Plan, page: Page, language: str) -> None:
 def _print_reasons(plan: Plan, page: Page, language: str) -> None:
     page.line()
     page.rule(_WHY_TITLE.in_language(language))
-    for name, said in strategy_reasons(plan, language):
+    for name, text in strategy_reasons(plan, language):
         page.line(StyledText(name, "bold"))
-        for sentence in said:
+        for sentence in text:
             page.line(StyledText(sentence), indent=3)

@@ -131,8 +131,8 @@ def _suggested_releases(result: BisectState, bad: Report) -> list[Version]:
     if failure is None:
         return []
     versions = {**bad.rehearsal.versions, result.package: str(result.bad)}
-    told = [guess for guess in guess_releases(failure.traceback, versions) if guess.package == result.package]
-    return [version for guess in told for version in (guess.other, guess.same)]
+    guesses = [guess for guess in guess_releases(failure.traceback, versions) if guess.package == result.package]
+    return [version for guess in guesses for version in (guess.other, guess.same)]
 
 
 class _ReleaseRehearser:

@@ -92,14 +92,14 @@ def _make_cure(
 
 def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cured.CureStep]:
     """Each step with its diff against the result of the steps before it."""
-    told = []
+    reported = []
     for number, step in enumerate(steps):
         copy.reset_and_apply([one.edits for one in steps[:number]])
         before = _read_edited_files(step.edits, copy)
         copy.reset_and_apply([one.edits for one in steps[: number + 1]])
         after = _read_edited_files(step.edits, copy)
         changed = {path: (before[path], after[path]) for path in before}
-        told.append(
+        reported.append(
             cured.CureStep(
                 hazard=step.finding.hazard,
                 title=step.title,
@@ -110,7 +110,7 @@ def _steps_with_diffs(steps: Sequence[Candidate], copy: WorkingCopy) -> list[cur
                 pins=step.pins,
             )
         )
-    return told
+    return reported
 
 
 def _read_edited_files(edits: Sequence[Edit], copy: WorkingCopy) -> dict[Path, bytes]:

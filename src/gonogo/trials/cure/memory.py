@@ -160,9 +160,9 @@ def _edits_for_settings(run: Run, change: MemorySettings, batch: Batch | None) -
 
 
 def _change_title(change: MemorySettings, batch: Batch | None) -> Text:
-    said: list[Text] = []
+    text: list[Text] = []
     if change.micro_batch is not None and batch is not None:
-        said.append(
+        text.append(
             translated(
                 "micro-batch {size} and gradient accumulation {times} (were {before} and {steps}; same "
                 "samples per step)").format(
@@ -171,14 +171,14 @@ def _change_title(change: MemorySettings, batch: Batch | None) -> Text:
             )
         )  # fmt: skip
     if change.checkpointing:
-        said.append(translated("gradient checkpointing"))
+        text.append(translated("gradient checkpointing"))
     if change.stage is not None:
-        said.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
+        text.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
     if change.offload_optimizer:
-        said.append(translated("optimizer offload to the CPU"))
+        text.append(translated("optimizer offload to the CPU"))
     if change.offload_parameters:
-        said.append(translated("parameter offload to the CPU"))
-    return Text(", ".join(one.en for one in said), "，".join(one.zh for one in said))
+        text.append(translated("parameter offload to the CPU"))
+    return Text(", ".join(one.en for one in text), "，".join(one.zh for one in text))
 
 
 _EVALUATION = {

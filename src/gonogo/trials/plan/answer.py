@@ -73,7 +73,7 @@ def missing_input_notes(request: PlanRequest) -> list[Text]:
 
 def covered_items(plan: PlanResult | SolveResult, full_depth_choices: Sequence[Choice]) -> list[Text]:
     """What was rehearsed. ``full_depth_choices``: those rehearsed with all layers."""
-    said = [
+    lines = [
         translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
             stack=_stack_text(plan.request),
             count=plan.rehearsed + plan.reused,
@@ -83,12 +83,12 @@ def covered_items(plan: PlanResult | SolveResult, full_depth_choices: Sequence[C
         )
     ]
     if full_depth_choices:
-        said.append(
+        lines.append(
             translated("rehearsed at full depth: {what}").format(
                 what=join_texts((choice.strategy.label for choice in full_depth_choices), "; ", "；")
             )
         )
-    return said
+    return lines
 
 
 _STACKS = {
@@ -263,11 +263,11 @@ def _changes_to_fit(choice: Choice, request: PlanRequest) -> list[Text]:
     if choice.room.host is not None and choice.room.host < 0:
         assert machine.host_bytes is not None
         needed = machine.host_bytes - choice.room.host / (1 - HOST_RESERVE_SHARE)
-        said = _PLUS_HOST_MEMORY if cures else _HOST_MEMORY_PER_NODE
-        cures.append(said.format(size=math.ceil(needed / GIB)))
+        text = _PLUS_HOST_MEMORY if cures else _HOST_MEMORY_PER_NODE
+        cures.append(text.format(size=math.ceil(needed / GIB)))
     if choice.room.nvme is not None and choice.room.nvme < 0:
-        said = _PLUS_NVME if cures else _NVME_PER_NODE
-        cures.append(said.format(size=math.ceil(choice.nvme * machine.count / GIB)))
+        text = _PLUS_NVME if cures else _NVME_PER_NODE
+        cures.append(text.format(size=math.ceil(choice.nvme * machine.count / GIB)))
     return cures
 
 

@@ -172,8 +172,8 @@ def extrapolate(
     share = (target_size - sizes[0]) / (sizes[1] - sizes[0])
 
     def interpolate(a: float, b: float) -> float:
-        told = max(0.0, a + (b - a) * share)
-        return told if share < 1 else max(b, told)
+        estimate = max(0.0, a + (b - a) * share)
+        return estimate if share < 1 else max(b, estimate)
 
     def interpolate_each(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
         return {name: interpolate(a.get(name, 0.0), value) for name, value in b.items()}

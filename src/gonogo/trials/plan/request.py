@@ -96,24 +96,24 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
 
     Raises UserError.
     """
-    said = command or TrainingCommand()
-    name = options.model or said.model
+    stated = command or TrainingCommand()
+    name = options.model or stated.model
     if name is None:
         raise UserError(_NO_MODEL if command is None else _UNKNOWN_MODEL)
-    asked_task = merge_task_options(options.task, said.task)
-    lengths = (options.seq_len, said.seq_len, asked_task.completion_len)
+    asked_task = merge_task_options(options.task, stated.task)
+    lengths = (options.seq_len, stated.seq_len, asked_task.completion_len)
     if command is not None and all(length is None for length in lengths):
         raise UserError(_UNKNOWN_LENGTH)
-    tune = options.tune or said.tune or "full"
+    tune = options.tune or stated.tune or "full"
     chosen = next((known for known in TUNING_METHODS if known == tune), None)
     if chosen is None:
         raise UserError(
             translated("--tune {tune}: must be one of {known}").format(tune=tune, known=", ".join(TUNING_METHODS))
         )
     nodes = requested_nodes(options.gpus, options.nodes)
-    machine = parse_machine(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _DEFAULT_GPU_COUNT)
-    own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
-    asked_length = options.seq_len or said.seq_len
+    machine = parse_machine(options.gpus, nodes or stated.nodes, options.host_memory, stated.gpus or _DEFAULT_GPU_COUNT)
+    own_world = (options.gpus is None or stated.gpus == machine.count) and nodes in (None, stated.nodes)
+    asked_length = options.seq_len or stated.seq_len
     task = resolve_task_settings(asked_task, asked_length, chosen, model_folder)
     length = (asked_length or _DEFAULT_SEQ_LEN) if task is None else task.prompt_len + task.completion_len
     half = machine.accelerator.device_type == "cuda" and machine.accelerator.compute_capability < _BF16_MIN_CAPABILITY
@@ -123,8 +123,8 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
         machine=machine,
         seq_len=length,
         tune=chosen,
-        lora_rank=options.lora_rank or said.lora_rank or _DEFAULT_LORA_RANK,
-        global_batch=options.global_batch or (said.global_batch if own_world else None),
+        lora_rank=options.lora_rank or stated.lora_rank or _DEFAULT_LORA_RANK,
+        global_batch=options.global_batch or (stated.global_batch if own_world else None),
         nvme_bytes=None if options.nvme is None else parse_memory_size(options.nvme, "--nvme"),
         network_bytes_per_second=None if options.network is None else options.network * 1e9 / 8,
         dtype="fp16" if half else "bf16",
@@ -137,15 +137,15 @@ def build_plan_request(options: PlanOptions, command: TrainingCommand | None) ->
     return request, [*taken, published_source_text(name)] if _local_model_folder(name) is None else taken
 
 
-def _choose_sharding(asked: str | None, request: PlanRequest) -> Sharding:
+def _choose_sharding(requested: str | None, request: PlanRequest) -> Sharding:
     """The sharding to try; by default all that is supported. Raises UserError."""
     obstacle = _fsdp_obstacle(request)
-    if asked is None:
+    if requested is None:
         return "any" if obstacle is None else "zero"
-    chosen = next((known for known in SHARDINGS if known == asked), None)
+    chosen = next((known for known in SHARDINGS if known == requested), None)
     if chosen is None:
         raise UserError(
-            translated("--sharding {asked}: must be one of {known}").format(asked=asked, known=", ".join(SHARDINGS))
+            translated("--sharding {asked}: must be one of {known}").format(asked=requested, known=", ".join(SHARDINGS))
         )
     if chosen == "fsdp2" and obstacle is not None:
         raise UserError(translated("--sharding fsdp2: {why}; use --sharding zero").format(why=obstacle))

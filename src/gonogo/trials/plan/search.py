@@ -16,7 +16,7 @@ from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import check_completions
 from gonogo.virtual.measuring.jobs import ModelFacts
 
-Say = Callable[[Text], None]
+ReportProgress = Callable[[Text], None]
 _MAX_PARALLEL = 2
 """Groups whose short rehearsals run in parallel: with two depths each, they keep four cores busy."""
 _FULL_ROUNDS = 4
@@ -56,7 +56,7 @@ def check_batch(request: PlanRequest) -> None:
         )
 
 
-def search(request: PlanRequest, meter: Meter, report_progress: Say) -> PlanResult:
+def search(request: PlanRequest, meter: Meter, report_progress: ReportProgress) -> PlanResult:
     """Find the strategies that fit, fastest first. Raises NotMeasured if the model itself can't be built."""
     started = time.monotonic()
     report_progress(translated("reading the model"))

@@ -28,7 +28,7 @@ from gonogo.virtual.measuring.jobs import ModelFacts
 
 Unknown = Literal["micro-batch", "seq-len", "gpus", "generations"]
 UNKNOWNS: tuple[Unknown, ...] = ("micro-batch", "seq-len", "gpus", "generations")
-Say = Callable[[Text], None]
+ReportProgress = Callable[[Text], None]
 
 _MAX_SAMPLES = 256
 _MAX_NODES = 64
@@ -83,7 +83,7 @@ def check_unknown(name: str, request: PlanRequest) -> Unknown:
     raise UserError(translated("--solve {name}: must be one of {known}").format(name=name, known=", ".join(UNKNOWNS)))
 
 
-def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress: Say) -> SolveResult:
+def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress: ReportProgress) -> SolveResult:
     """The answers for each sharding strategy. Raises NotMeasured if the model itself can't be built."""
     started = time.monotonic()
     report_progress(translated("reading the model"))
@@ -148,8 +148,10 @@ class _Solver:
     def _is_in_scope(self, group: StrategyGroup) -> bool:
         """Only with checkpointing when memory is the limit; with a given length, also without it."""
         family = group.family
-        asked = self.request.task
-        if group.engine == "server" and (asked is None or asked.engine != "server" or self.unknown == "generations"):
+        requested = self.request.task
+        if group.engine == "server" and (
+            requested is None or requested.engine != "server" or self.unknown == "generations"
+        ):
             return False  # a server's GPU count is chosen, and its memory isn't the trainer's
         if (family.context > 1 and self.unknown != "seq-len") or (family.replicas > 1 and self.unknown == "gpus"):
             return False
@@ -177,8 +179,8 @@ class _Solver:
 
     def _strategy(self, group: StrategyGroup, value: int) -> Strategy:
         """The strategy at a value, always with accumulation: otherwise the gradient sum would break the linearity."""
-        asked = self._request_with(value).without_server_gpus(group.gpus)
-        least = min_micro_batch(asked)
+        requested = self._request_with(value).without_server_gpus(group.gpus)
+        least = min_micro_batch(requested)
         micro_batch = max(value, least) if self.unknown == "micro-batch" else least
         found = self._candidates_at(value).strategy(group, micro_batch)
         found = replace(found, accumulation=max(found.accumulation, 2))
@@ -187,7 +189,7 @@ class _Solver:
             self._request_with(value), self.facts, group.engine, group.gpus, samples
         )
         if self.unknown == "generations":
-            rollout = engine_layouts.smallest_engine_for_step(asked, self.facts, samples) or rollout
+            rollout = engine_layouts.smallest_engine_for_step(requested, self.facts, samples) or rollout
         return replace(found, rollout=rollout)
 
     def _fits(self, choice: Choice, value: int) -> bool:
@@ -208,11 +210,13 @@ class _Solver:
 
     def measure(self) -> None:
         """Measure every group at two values, all in parallel."""
-        asked = [(group, value) for group in self.groups for value in self._values_to_measure(group)]
-        cells = [self._candidates_at(value).short_measurements(self._strategy(group, value)) for group, value in asked]
+        requested = [(group, value) for group in self.groups for value in self._values_to_measure(group)]
+        cells = [
+            self._candidates_at(value).short_measurements(self._strategy(group, value)) for group, value in requested
+        ]
         answers = iter(self.meter.measure([cell for some in cells for cell in some]))
         peaks: dict[StrategyGroup, list[tuple[int, Peak]]] = {}
-        for (group, value), some in zip(asked, cells, strict=True):
+        for (group, value), some in zip(requested, cells, strict=True):
             candidates = self._candidates_at(value)
             peak = candidates.extrapolated_peak(self._strategy(group, value), [next(answers) for _ in some])
             if peak is not None:
@@ -232,19 +236,22 @@ class _Solver:
         return self.values[hard // 2 if hard > 1 else 0], self.values[hard]
 
     def _formula_choice(self, group: StrategyGroup, value: int) -> Choice:
-        asked = self._request_with(value).without_server_gpus(group.gpus)
-        return estimate_by_formula(asked, self.facts, self._strategy(group, value), NO_CALIBRATION)
+        requested = self._request_with(value).without_server_gpus(group.gpus)
+        return estimate_by_formula(requested, self.facts, self._strategy(group, value), NO_CALIBRATION)
 
     def _estimate(self, group: StrategyGroup, value: int) -> Choice:
         """Interpolate between the measurements."""
         (first, at_first), (second, at_second) = self._lines[group]
         if first == second:
-            strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
-            return estimate_from_peak(asked, self.facts, strategy, strategy, at_first, "extended")
+            strategy, requested = (
+                self._strategy(group, value),
+                self._request_with(value).without_server_gpus(group.gpus),
+            )
+            return estimate_from_peak(requested, self.facts, strategy, strategy, at_first, "extended")
         coordinates = self._linear_coordinate(first), self._linear_coordinate(second)
         peak = extrapolate(at_first, at_second, coordinates, self._linear_coordinate(value), same_batch=False)
-        strategy, asked = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
-        return estimate_from_peak(asked, self.facts, strategy, strategy, peak, "extended")
+        strategy, requested = self._strategy(group, value), self._request_with(value).without_server_gpus(group.gpus)
+        return estimate_from_peak(requested, self.facts, strategy, strategy, peak, "extended")
 
     # -- answering ---------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,9 @@ def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
         found = [(choice, plan.request) for choice in plan.fitting]
     else:
         found = [(solution.choice, solution.request) for solution in plan.solutions]
-    best, request = next(((one, asked) for one, asked in found if one.source == "rehearsed"), (None, plan.request))
+    best, request = next(
+        ((one, requested) for one, requested in found if one.source == "rehearsed"), (None, plan.request)
+    )
     if best is None:
         return [translated("{path}: nothing was written, because no strategy was found to fit").format(path=folder)]
     files = write_strategy(folder, best, request, plan.facts)
@@ -83,31 +85,31 @@ def write_best(folder: Path, plan: PlanResult | SolveResult) -> list[Text]:
 def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) -> list[Text]:
     """What the user has to fill in, because gonogo can't know it."""
     task = request.task
-    said = [
+    lines = [
         translated("data.jsonl in the same folder, or another file with DATA=…: one line per sample, {example}").format(
             example='{"messages": [...]}' if task is None else data_line_format(task.task)
         )
     ]
     if task is not None and task.kind.rolls_out and task.beside is None:
-        said.append(
+        lines.append(
             translated("the reward: reward() in {script}, --reward_funcs in launch_swift.sh").format(script=SCRIPT)
         )
     if choice.strategy.reference != "precomputed":
-        said += _swift_choice_notes(infer_swift_options(request.name, request.model, facts.model_class))
+        lines += _swift_choice_notes(infer_swift_options(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
-        said.append(
+        lines.append(
             translated("start {server} before training; for ms-swift start swift rollout instead").format(server=SERVER)
         )
         if request.machine.nodes > 1:
-            said.append(translated("SERVER_ADDR: the server's node"))
+            lines.append(translated("SERVER_ADDR: the server's node"))
     if request.without_server_gpus(choice.strategy.rollout.gpus).machine.nodes > 1:
         if choice.strategy.family.fsdp:
-            said.append(translated("NODE_RANK and MASTER_ADDR on each node"))
+            lines.append(translated("NODE_RANK and MASTER_ADDR on each node"))
         else:
-            said.append(translated("the node names in hostfile; NODE_RANK and MASTER_ADDR on each node"))
+            lines.append(translated("the node names in hostfile; NODE_RANK and MASTER_ADDR on each node"))
     if "nvme" in (choice.strategy.family.optimizer, choice.strategy.family.parameters):
-        said.append(translated("nvme_path in {config}: a folder on the NVMe").format(config=CONFIG))
-    return said
+        lines.append(translated("nvme_path in {config}: a folder on the NVMe").format(config=CONFIG))
+    return lines
 
 
 def explicit_deepspeed_config(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from gonogo.trials.upstream.questions import UpstreamQuestion, questions_about_f
 _MAX_FACTS = 4
 _MAX_SYMBOL_CHARS = 100
 
-Say = Callable[[Text], None]
+ReportProgress = Callable[[Text], None]
 
 _LOOKING = translated("comparing releases of {package}: {version}")
 _VERSION_NOT_KNOWN = translated(
@@ -58,7 +58,7 @@ def upstream_facts(
     chain: Sequence[RaisedException],
     versions: Mapping[str, str],
     archives: Archives | None = None,
-    report_progress: Say = lambda text: None,
+    report_progress: ReportProgress = lambda text: None,
 ) -> tuple[UpstreamFact, ...]:
     """What other releases show about a failure, most informative first. ``versions``: the run's, by package."""
     comparison = _Comparison(archives or Archives(), versions, report_progress)
@@ -72,26 +72,31 @@ def upstream_facts(
 class _Comparison:
     """Compares the run's releases with others that the index has."""
 
-    def __init__(self, archives: Archives, versions: Mapping[str, str], report_progress: Say) -> None:
+    def __init__(self, archives: Archives, versions: Mapping[str, str], report_progress: ReportProgress) -> None:
         self.archives = archives
         self._versions = versions
-        self._say = report_progress
+        self._report_progress = report_progress
 
     def facts(self, question: UpstreamQuestion) -> Iterator[UpstreamFact]:
         """The fact from the first package that contains the question's module, class or function."""
         unknown: UpstreamFact | None = None
         for package in question.packages:
-            told = self._versions.get(package, "")
+            stated_version = self._versions.get(package, "")
             try:
-                version = Version(Version(told).public)
+                version = Version(Version(stated_version).public)
             except InvalidVersion:
-                unknown = unknown or _make_fact(question, package, told, _VERSION_NOT_KNOWN.format(package=package))
+                unknown = unknown or _make_fact(
+                    question, package, stated_version, _VERSION_NOT_KNOWN.format(package=package)
+                )
                 continue
             try:
                 releases = self.archives.releases(package)
             except SourceUnavailable as error:
                 unknown = unknown or _make_fact(
-                    question, package, told, _RELEASES_UNAVAILABLE.format(package=package, why=str(error)[:160])
+                    question,
+                    package,
+                    stated_version,
+                    _RELEASES_UNAVAILABLE.format(package=package, why=str(error)[:160]),
                 )
                 continue
             answer = self._answer_question(question, package, version) if version in releases else None
@@ -99,7 +104,7 @@ class _Comparison:
                 continue  # no such class or function: try the next package
             if answer is None:
                 unknown = unknown or _make_fact(
-                    question, package, told, _RELEASE_UNAVAILABLE.format(package=package, version=version)
+                    question, package, stated_version, _RELEASE_UNAVAILABLE.format(package=package, version=version)
                 )
                 continue
             yield self._upstream_fact(question, package, version, answer, releases)
@@ -108,7 +113,7 @@ class _Comparison:
             yield unknown
 
     def _answer_question(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
-        self._say(_LOOKING.format(package=package, version=version))
+        self._report_progress(_LOOKING.format(package=package, version=version))
         release = self.archives.release(package, version)
         return question.answer_for(release) if release is not None else None
 
@@ -122,30 +127,30 @@ class _Comparison:
         what = _QUESTION_SUBJECTS[question.kind].format(
             symbol=question.symbol[:_MAX_SYMBOL_CHARS], owner=question.owner
         )
-        said = [(_HAS if is_present else _LACKS).format(package=package, version=version, what=what)]
+        lines = [(_HAS if is_present else _LACKS).format(package=package, version=version, what=what)]
         if is_present:
             if earlier is not None:
-                said.append(_INTRODUCED_IN.format(first=earlier.same, last=earlier.other))
+                lines.append(_INTRODUCED_IN.format(first=earlier.same, last=earlier.other))
             if later is not None:
-                said.append(_ABSENT_SINCE.format(first=later.other))
+                lines.append(_ABSENT_SINCE.format(first=later.other))
             elif question.kind == "line":
-                said.append(_STILL_IN_NEWEST.format(newest=releases[-1]))
+                lines.append(_STILL_IN_NEWEST.format(newest=releases[-1]))
             elif earlier is None:
-                said.append(_DIFFERENT_IMPORT)
+                lines.append(_DIFFERENT_IMPORT)
         else:
             if earlier is not None:
-                said.append(_REMOVED_SINCE.format(first=earlier.same, last=earlier.other))
+                lines.append(_REMOVED_SINCE.format(first=earlier.same, last=earlier.other))
             if later is not None:
-                said.append(_PRESENT_SINCE.format(first=later.other))
+                lines.append(_PRESENT_SINCE.format(first=later.other))
             if earlier is None and later is None:
-                said.append(_IN_NO_RELEASE.format(oldest=releases[0], newest=releases[-1]))
+                lines.append(_IN_NO_RELEASE.format(oldest=releases[0], newest=releases[-1]))
             if question.kind == "name" and (place := self._find_moved_module(question, package, version)) is not None:
-                said.append(_FOUND_IN_OTHER_MODULE.format(release=version, module=place))
+                lines.append(_FOUND_IN_OTHER_MODULE.format(release=version, module=place))
         edges = [edge for edge in (later, earlier) if edge is not None]
         changelog = self._changelog_line(question, package, later, earlier)
         if changelog:
-            said.append(_CHANGELOG_LINE.format(line=changelog))
-        text = Text("; ".join(one.en for one in said), "；".join(one.zh for one in said))
+            lines.append(_CHANGELOG_LINE.format(line=changelog))
+        text = Text("; ".join(one.en for one in lines), "；".join(one.zh for one in lines))
         return UpstreamFact(
             package,
             str(version),

@@ -13,7 +13,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 from gonogo.trials.upstream.archives import Archives
-from gonogo.trials.upstream.compare import Say, upstream_facts
+from gonogo.trials.upstream.compare import ReportProgress, upstream_facts
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def guess_releases(
     traceback: str,
     versions: Mapping[str, str],
     archives: Archives | None = None,
-    report_progress: Say = lambda text: None,
+    report_progress: ReportProgress = lambda text: None,
 ) -> list[ReleaseGuess]:
     """The releases that differ from the failing ones, most informative first. ``versions``: the run's."""
     lines = [LogLine("traceback", number, text) for number, text in enumerate(traceback.splitlines(), 1)]

@@ -51,9 +51,9 @@ def read_settings(texts: Sequence[str], option: str) -> Settings:
             raise UserError(_MALFORMED.format(option=option, text=text))
         if name not in _VALUES:
             near = get_close_matches(name.replace("_", "-"), _VALUES, n=1)
-            said = _UNKNOWN_NEAR if near else _UNKNOWN_SETTING
+            sentence = _UNKNOWN_NEAR if near else _UNKNOWN_SETTING
             raise UserError(
-                said.format(option=option, text=text, name=name, near="".join(near), names=", ".join(_VALUES))
+                sentence.format(option=option, text=text, name=name, near="".join(near), names=", ".join(_VALUES))
             )
         if _VALUES[name] and value not in _VALUES[name]:
             raise UserError(_NOT_A_CHOICE.format(option=option, text=text, name=name, values=", ".join(_VALUES[name])))

@@ -90,8 +90,8 @@ def _parse_options(words: list[str]) -> dict[str, list[str]]:
 def _parse_adapter(word: str) -> tuple[str, str]:
     """``name=path``, or JSON with both."""
     if word.startswith("{"):
-        told = json.loads(word)
-        return str(told["name"]), str(told["path"])
+        options = json.loads(word)
+        return str(options["name"]), str(options["path"])
     name, _, path = word.partition("=")
     return name, path
 

@@ -70,9 +70,11 @@ def install(
             replace_dist_function(
                 name, functools.partial(_backend_device, device_type, as_string=name == "_get_object_coll_device")
             )
-    told = vars(dist.ProcessGroup).get("_device_types")
-    if isinstance(told, property):
-        patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
+    device_types = vars(dist.ProcessGroup).get("_device_types")
+    if isinstance(device_types, property):
+        patches.set(
+            dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, device_types, device_type))
+        )
     if hasattr(dist.ProcessGroup, "monitored_barrier"):  # which programs also call as the group's own method
         own = functools.partialmethod(_group_monitored_barrier, dist.monitored_barrier)
         patches.set(dist.ProcessGroup, "monitored_barrier", own)

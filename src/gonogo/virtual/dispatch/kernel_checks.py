@@ -197,11 +197,11 @@ _TORCH_SIZE_PATTERN = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
 
 def to_kernel_error(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
     """Translate a meta kernel's error into the real kernel's message; unchanged if they are the same."""
-    said = str(error)
-    if said.startswith(_BROADCAST_MESSAGES):
+    text = str(error)
+    if text.startswith(_BROADCAST_MESSAGES):
         return _broadcast_error([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
-    words = _TORCH_SIZE_PATTERN.sub(r"\1", said)
-    return error if words == said else RuntimeError(words)
+    words = _TORCH_SIZE_PATTERN.sub(r"\1", text)
+    return error if words == text else RuntimeError(words)
 
 
 def _broadcast_error(shapes: Sequence[torch.Size]) -> RuntimeError | None:

@@ -250,8 +250,8 @@ class Decoding:
             now.updates, ValueTrace.now = None, None
         grown = [count_differences(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
         results = _to_template(result)
-        tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
-        if results is None or any(None in one for one in updates) or not tells:
+        is_independent = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
+        if results is None or any(None in one for one in updates) or not is_independent:
             layer.ran.pop(layer.calls % _PERIOD, None)
             return result
         live = self._live_bytes_by_device()

@@ -272,11 +272,11 @@ def _patch_loader(
             lifecycle.on_loader(loader)
         return BatchIterator(loader, original, lifecycle, mode)
 
-    told = owner.__len__
+    original_length = owner.__len__
 
     def loader_length(loader: Any) -> int:
         """The loader's length; notes if it is 0, because a Trainer then raises without iterating over the data."""
-        count: int = told(loader)
+        count: int = original_length(loader)
         lifecycle.empty_pass = lifecycle.empty_pass or count == 0
         return count
 

@@ -47,8 +47,8 @@ class _TritonFinder:
         """The spec of the stand-in, or None."""
         if name != "triton":
             return None
-        asking = sys._getframe(1)
-        if _is_find_spec_call(asking) or _is_failure_handled(asking):
+        caller = sys._getframe(1)
+        if _is_find_spec_call(caller) or _is_failure_handled(caller):
             return None
         self._assume(_INSTALLED_ASSUMPTION)
         return PathFinder.find_spec(name, [_STAND_IN_FOLDER])

@@ -71,9 +71,9 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         for tensor in _virtual_tensors(args):
             for _, _, label in tensor.cell.origins or ():
                 if label[0] == BATCH:
-                    told, self.on_batch_used = self.on_batch_used, None
-                    if told is not None:
-                        told(label[1])
+                    callback, self.on_batch_used = self.on_batch_used, None
+                    if callback is not None:
+                        callback(label[1])
                     return
 
 

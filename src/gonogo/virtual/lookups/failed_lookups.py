@@ -94,12 +94,12 @@ class FailedLookups:
         try:
             found = _calling_frame(sys._getframe(1))
             if found is not None:
-                asked, stack = found
+                requested, stack = found
                 phase, step = self.moment()
-                key = (kind, name, asked.path, asked.line)
-                kept = self._by_user if asked.owner == "user" else self._by_libraries
+                key = (kind, name, requested.path, requested.line)
+                kept = self._by_user if requested.owner == "user" else self._by_libraries
                 kept.pop(key, None)
-                kept[key] = _UnansweredLookup(kind, name, asked, stack, phase, step, into)
+                kept[key] = _UnansweredLookup(kind, name, requested, stack, phase, step, into)
                 if len(kept) > _MAX_LOOKUPS:
                     del kept[next(iter(kept))]
         finally:
@@ -391,18 +391,18 @@ class _LastFinder:
 
 def _calling_frame(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, int], ...]] | None:
     """The innermost frame that is neither gonogo's nor the standard library's, and the stack from there on."""
-    asked: Frame | None = None
+    requested: Frame | None = None
     stack: list[tuple[int, CodeType, int]] = []
     while frame is not None and len(stack) < _MAX_DEPTH:
         code = frame.f_code
-        if asked is None and not is_standard_library(code.co_filename):
-            asked = _frame(code.co_filename, frame.f_lineno or 0, code.co_name)
-        elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _IGNORED_CALLER_MODULES:
+        if requested is None and not is_standard_library(code.co_filename):
+            requested = _frame(code.co_filename, frame.f_lineno or 0, code.co_name)
+        elif requested is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _IGNORED_CALLER_MODULES:
             return None
-        if asked is not None:
+        if requested is not None:
             stack.append((id(frame), code, frame.f_lineno or 0))
         frame = frame.f_back
-    return (asked, tuple(stack)) if asked is not None else None
+    return (requested, tuple(stack)) if requested is not None else None
 
 
 def lookups_before_failure(
@@ -448,14 +448,14 @@ def lookups_before_failure(
                 )
             )
     user = next((frame for frame in reversed(frames) if frame is not None and frame.owner == "user"), None)
-    told = {one.name for one in found}
+    names = {one.name for one in found}
     downloads = [one for one in found if one.kind == "address"]
     for download in downloads:  # neither the host nor the path there is a file here
         url = urlsplit(download.name)
-        told |= {os.path.abspath(path) for path in (url.hostname or download.name, url.path, download.into) if path}
+        names |= {os.path.abspath(path) for path in (url.hostname or download.name, url.path, download.into) if path}
     phase, step = failed_lookups.moment()
     for path in argument_paths:
-        if user is not None and not told & {path, os.path.abspath(path)}:
+        if user is not None and not names & {path, os.path.abspath(path)}:
             found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
 

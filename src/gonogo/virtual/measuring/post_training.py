@@ -68,22 +68,22 @@ def synthetic_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield ``count`` samples of the given lengths in tokens, with ``words`` distinct words."""
     for number in range(count):
-        asked, answer, worse = (
+        requested, answer, worse = (
             _synthetic_text(length, number + more, words)
             for more, length in enumerate((prompt_tokens, completion_tokens, completion_tokens))
         )
         if task in ("grpo", "rloo"):
-            yield {"prompt": asked, "answer": "w1"}
+            yield {"prompt": requested, "answer": "w1"}
         elif task == "dpo":
-            yield {"prompt": asked, "chosen": answer, "rejected": worse}
+            yield {"prompt": requested, "chosen": answer, "rejected": worse}
         elif task == "rm":  # TRL appends an EOS token to each, and drops samples that become too long
-            chosen, rejected = (f"{asked} {said}".rpartition(" ")[0] for said in (answer, worse))
+            chosen, rejected = (f"{requested} {text}".rpartition(" ")[0] for text in (answer, worse))
             yield {"chosen": chosen, "rejected": rejected}
         elif task == "kto":
-            yield {"prompt": asked, "completion": answer, "label": number % 2 == 0}
+            yield {"prompt": requested, "completion": answer, "label": number % 2 == 0}
         else:
-            turns = (("user", asked), ("assistant", answer))
-            yield {"messages": [{"role": role, "content": said} for role, said in turns]}
+            turns = (("user", requested), ("assistant", answer))
+            yield {"messages": [{"role": role, "content": text} for role, text in turns]}
 
 
 def _synthetic_text(length: int, start: int, words: int) -> str:
@@ -126,9 +126,9 @@ def _count_training() -> None:
     original: Any = Trainer.train
 
     @functools.wraps(original)
-    def train_with_counting(*arguments: Any, **asked: Any) -> Any:
+    def train_with_counting(*arguments: Any, **requested: Any) -> Any:
         with counting_work():
-            return original(*arguments, **asked)
+            return original(*arguments, **requested)
 
     setattr(Trainer, "train", train_with_counting)  # noqa: B010  mypy knows it as a method
 
@@ -147,17 +147,17 @@ def _enlarge_engine_cache(cache: int) -> None:
     import torch
 
     stand_in: Any = importlib.import_module("vllm")  # the rehearsal's stand-in: vllm need not be installed
-    asking: Any = torch.cuda
+    cuda: Any = torch.cuda
     original = stand_in.LLM.__init__
 
     @functools.wraps(original)
-    def init_with_fixed_cache(engine: Any, *arguments: Any, **asked: Any) -> None:
-        told = asking.mem_get_info
-        asking.mem_get_info = lambda *_: (_UNLIMITED_BYTES, told()[1])
+    def init_with_fixed_cache(engine: Any, *arguments: Any, **requested: Any) -> None:
+        mem_get_info = cuda.mem_get_info
+        cuda.mem_get_info = lambda *_: (_UNLIMITED_BYTES, mem_get_info()[1])
         try:
-            original(engine, *arguments, **asked | {"kv_cache_memory_bytes": cache, "gpu_memory_utilization": 1.0})
+            original(engine, *arguments, **requested | {"kv_cache_memory_bytes": cache, "gpu_memory_utilization": 1.0})
         finally:
-            asking.mem_get_info = told
+            cuda.mem_get_info = mem_get_info
 
     stand_in.LLM.__init__ = init_with_fixed_cache
 

@@ -93,8 +93,8 @@ class BlasWorkspaces:
     def cublaslt_size(self) -> int:
         """Size of a cuBLASLt workspace in bytes."""
         if self._lt_size is None:
-            said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
-            self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
+            setting = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
+            self._lt_size = (int(setting) if re.fullmatch(r"[0-9]+", setting) else _DEFAULT_LT_WORKSPACE_KIB) * _KIB
         return min(self._lt_size, self.size) if self._shares_lt_workspace else self._lt_size
 
     @cublaslt_size.setter
@@ -114,9 +114,9 @@ class BlasWorkspaces:
 
     @property
     def _shares_lt_workspace(self) -> bool:
-        said = self._environment.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
+        setting = self._environment.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
         default = "1" if self._release >= _LT_SHARED else "0"
-        return self._caches_workspaces and (said if said in ("0", "1") else default) == "1"
+        return self._caches_workspaces and (setting if setting in ("0", "1") else default) == "1"
 
     def allocate_for_operator(self, name: str, args: Any, out: Any) -> None:
         """Allocate the workspace for an operator of :data:`CUBLAS_OPERATORS` that has produced ``out`` on a CUDA

@@ -152,8 +152,8 @@ def _expose_listed_calls(func: Any) -> Callable[..., Any] | None:
         return None
     if _AUTOCAST_FUNCTIONS.isdisjoint(func.__code__.co_names):
         return None
-    told = {**func.__globals__, **dict.fromkeys(_MODE_CHECKS, lambda *args: False)}
-    inner = types.FunctionType(func.__code__, told, func.__name__, func.__defaults__, func.__closure__)
+    namespace = {**func.__globals__, **dict.fromkeys(_MODE_CHECKS, lambda *args: False)}
+    inner = types.FunctionType(func.__code__, namespace, func.__name__, func.__defaults__, func.__closure__)
     inner.__kwdefaults__ = func.__kwdefaults__
     return inner
 

@@ -93,12 +93,12 @@ def _ray_executor_bundles(
             ),
         )
     with_gpu = _bundles_with_gpu(group, count)
-    said = [int(one) for one in os.environ.get(_BUNDLES, "").split(",") if one]
-    if said:
-        _check_indices(said, count)
+    bundles = [int(one) for one in os.environ.get(_BUNDLES, "").split(",") if one]
+    if bundles:
+        _check_indices(bundles, count)
     wanted = {"GPU": float(os.environ.get(_EACH) or 1.0)}
     places: list[RayPlacement] = []
-    for bundle in (said or with_gpu)[:count]:
+    for bundle in (bundles or with_gpu)[:count]:
         strategy = strategies.PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
         cluster.place_or_queue(PendingPlacement(name, wanted, strategy, places.append, lambda _: None))
     if len(places) < count:

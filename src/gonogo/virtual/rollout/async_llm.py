@@ -98,8 +98,8 @@ class AsyncLLM:
 
     def __init__(self, vllm_config: Any) -> None:
         self.vllm_config = vllm_config
-        asked = dict(vllm_config.asked)
-        self._llm = self.of(asked.pop("model"), **asked)
+        requested = dict(vllm_config.asked)
+        self._llm = self.of(requested.pop("model"), **requested)
         model = self._llm.engines[0].model
         self.model_config = vllm_config.model_config
         vars(self.model_config).update(max_model_len=model.max_model_len, hf_config=model.config, dtype=model.dtype)

@@ -52,19 +52,19 @@ class LLM:
 
     rehearsal: EngineContext
 
-    def __init__(self, model: str, **asked: Any) -> None:
+    def __init__(self, model: str, **requested: Any) -> None:
         now = self.rehearsal
-        for name in asked:
+        for name in requested:
             if name not in ENGINE:
                 raise now.unsupported(
                     f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has this argument")
                 )
         with now.life.during("init", "vllm.LLM"):
-            self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
-            self._engine = self._make_engine({"model": model, **asked})
+            self._ranks = EngineRanks(now.peers, int(requested.get("tensor_parallel_size") or 1))
+            self._engine = self._make_engine({"model": model, **requested})
         now.assume(engine.engine_assumptions(now.version))
         self._numbers = itertools.count()
-        self._name = str(asked.get("tokenizer") or self._engine.model.folder)
+        self._name = str(requested.get("tokenizer") or self._engine.model.folder)
         self._tokenizer: Any = None
         tokens, eos = generation.ordinary_token_ids(
             self.get_tokenizer(), getattr(self._engine.model.text, "vocab_size", 0)
@@ -94,11 +94,11 @@ class LLM:
         with now.life.during("generate", "vllm.LLM.generate"):
             self._engine.check_awake()
             read = [self._read_prompt(one) for one in (prompts if isinstance(prompts, list | tuple) else [prompts])]
-            asked = _params_per_prompt(sampling_params, len(read))
-            shares = iter(self._writer.next_length_fractions(sum(one.n for one in asked)))
+            requested = _params_per_prompt(sampling_params, len(read))
+            shares = iter(self._writer.next_length_fractions(sum(one.n for one in requested)))
             now.assume(generation.ASSUMED)
-            self._ranks.step([ids for _, ids in read], sum(one.n for one in asked))
-            return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, asked, strict=True)]
+            self._ranks.step([ids for _, ids in read], sum(one.n for one in requested))
+            return [self._make_request_output(prompt, one, shares) for prompt, one in zip(read, requested, strict=True)]
 
     def generate_one(self, prompt: Any, sampling_params: SamplingParamsStandIn, request_id: str) -> RequestOutput:
         """Answer a single request to a server; all requests between two weight updates count as one batch."""
@@ -115,16 +115,16 @@ class LLM:
             answer.request_id = request_id
             return answer
 
-    def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **asked: Any) -> Any:
+    def chat(self, messages: Any, sampling_params: Any = None, use_tqdm: Any = True, **requested: Any) -> Any:
         """Generate for conversations, using the tokenizer's chat template."""
         several = messages if messages and isinstance(messages[0], list) else [messages]
-        template = {"tools": asked.get("tools"), "chat_template": asked.get("chat_template")}
-        more = asked.get("chat_template_kwargs") or {}
+        template = {"tools": requested.get("tools"), "chat_template": requested.get("chat_template")}
+        more = requested.get("chat_template_kwargs") or {}
         prompts = [
             self.get_tokenizer().apply_chat_template(
                 one,
                 tokenize=False,
-                add_generation_prompt=asked.get("add_generation_prompt", True),
+                add_generation_prompt=requested.get("add_generation_prompt", True),
                 **{name: value for name, value in template.items() if value is not None},
                 **more,
             )
@@ -280,9 +280,9 @@ class LLMEngine:
         self._adapters.append(lora_request.lora_int_id)
         return True
 
-    def collective_rpc(self, *asked: Any, **more: Any) -> Any:
+    def collective_rpc(self, *requested: Any, **more: Any) -> Any:
         """Run a worker's method."""
-        return self._llm.collective_rpc(*asked, **more)
+        return self._llm.collective_rpc(*requested, **more)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

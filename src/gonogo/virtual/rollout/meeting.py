@@ -57,17 +57,17 @@ class WeightSyncGroup:
                 self._raise_never_met(f"weights are broadcast before {path} asks the server to receive them")
             self._asked.append((path, thread))
         elif path in _POST_SYNC_PATHS:
-            asked, sent, self._asked, self._sent = self._asked, self._sent, [], []
+            requested, sent, self._asked, self._sent = self._asked, self._sent, [], []
             if self._joined and not self._asked_to_join:
                 self._raise_never_met(
                     f"the trainer has joined a group that the server was not asked to join ({', '.join(JOIN_PATHS)})"
                 )
-            if sent and not asked:
+            if sent and not requested:
                 self._raise_never_met(
                     f"weights are broadcast that no server was asked to receive ({', '.join(RECEIVE_PATHS)})"
                 )
-            if self._joined and len(sent) < len(asked):  # weights may be sent by other means than a process group
-                self._raise_never_met(f"the server waits in {asked[-1][0]} for weights that are not broadcast")
+            if self._joined and len(sent) < len(requested):  # weights may be sent by other means than a process group
+                self._raise_never_met(f"the server waits in {requested[-1][0]} for weights that are not broadcast")
 
     def on_trainer_joined(self) -> None:
         """The trainer joins. Raises RolloutServerNeverMet if it first waited for a server that answers only after
@@ -81,9 +81,9 @@ class WeightSyncGroup:
         self._sent.append(threading.get_ident())
         self._check_not_waiting(RECEIVE_PATHS, self._asked, "broadcasts the weights")
 
-    def _check_not_waiting(self, paths: dict[str, bool], asked: list[tuple[str, int]], request_kind: str) -> None:
-        if asked and paths[asked[-1][0]] and asked[-1][1] == threading.get_ident():
-            self._raise_never_met(_FROM_ANOTHER_THREAD.format(path=asked[-1][0], what=request_kind))
+    def _check_not_waiting(self, paths: dict[str, bool], requested: list[tuple[str, int]], request_kind: str) -> None:
+        if requested and paths[requested[-1][0]] and requested[-1][1] == threading.get_ident():
+            self._raise_never_met(_FROM_ANOTHER_THREAD.format(path=requested[-1][0], what=request_kind))
 
     def _raise_never_met(self, reason: str) -> None:
         if len(self._servers) == 1 and len(self._joined) < 2:

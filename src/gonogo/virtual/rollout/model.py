@@ -183,12 +183,12 @@ def _block_count(tokens: int, block: int) -> int:
     return -(-tokens // block)
 
 
-def _resolve_dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
+def _resolve_dtype(requested: Any, config: Any, text: Any) -> torch.dtype:
     """The requested dtype; ``auto`` means the config's, or bfloat16 if that is float32."""
-    if isinstance(asked, torch.dtype):
-        return asked
-    if isinstance(asked, str) and asked != "auto":
-        named = {"half": "float16", "float": "float32"}.get(asked, asked)
+    if isinstance(requested, torch.dtype):
+        return requested
+    if isinstance(requested, str) and requested != "auto":
+        named = {"half": "float16", "float": "float32"}.get(requested, requested)
         return getattr(torch, named)  # type: ignore[no-any-return]
     for one in (config, text):
         stored = getattr(one, "dtype", None) or getattr(one, "torch_dtype", None)
@@ -199,11 +199,11 @@ def _resolve_dtype(asked: Any, config: Any, text: Any) -> torch.dtype:
     return torch.bfloat16
 
 
-def _context_length(text: Any, asked: int | None) -> int:
+def _context_length(text: Any, requested: int | None) -> int:
     """The engine's context length in tokens. Raises vLLM's ValueError if it exceeds the model's."""
     known = {key: value for key in _CONTEXT_LENGTH_KEYS if isinstance(value := getattr(text, key, None), int)}
     if not known:
-        return asked or 2048
+        return requested or 2048
     key = min(known, key=lambda one: known[one])
     derived: float = known[key]
     scaling = getattr(text, "rope_scaling", None) or getattr(text, "rope_parameters", None) or {}
@@ -212,13 +212,17 @@ def _context_length(text: Any, asked: int | None) -> int:
         if kind == "yarn":
             derived = scaling.get("original_max_position_embeddings", derived)
         derived *= scaling["factor"]
-    if asked is None:
+    if requested is None:
         return int(derived)
     own = getattr(text, "model_max_length", None)
-    if asked > derived and (own is None or asked > own) and os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1":
+    if (
+        requested > derived
+        and (own is None or requested > own)
+        and os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1"
+    ):
         raise ValueError(
-            f"User-specified max_model_len ({asked}) is greater than the derived max_model_len ({key}={derived} or "
+            f"User-specified max_model_len ({requested}) is greater than the derived max_model_len ({key}={derived} or "
             f"model_max_length={own} in model's config.json). To allow overriding this maximum, set the env var "
             "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1."
         )
-    return asked
+    return requested

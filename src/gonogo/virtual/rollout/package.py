@@ -42,10 +42,10 @@ def stand_in_version(program: str = "") -> tuple[str, bool]:
     run = [program] if program in _ENGINE_FRAMEWORKS else []
     for framework in () if _is_installed(_BUNDLES_ENGINE) and not run else (*run, *reversed(_ENGINE_FRAMEWORKS)):
         try:
-            asked = metadata.requires(framework) or []
+            requested = metadata.requires(framework) or []
         except metadata.PackageNotFoundError:
             continue
-        for requirement in asked:
+        for requirement in requested:
             newest = re.match(r"vllm\b[^;]*?(<=|==|<)\s*([\d.]+)", requirement)
             if newest is not None:
                 return (_previous_minor_release(newest[2]) if newest[1] == "<" else newest[2]), False

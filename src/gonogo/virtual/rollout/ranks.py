@@ -33,10 +33,10 @@ class EngineRanks:
         everyone = tuple(range(torch.distributed.get_world_size()))
         if not self._peers.has_rehearsed_peer(everyone):
             return available_bytes
-        told = self._peers.report_collective(
+        reply = self._peers.report_collective(
             "vllm:world", everyone, ENGINE_CONSTRUCTION, sizes=(self._tp,), payload=str(available_bytes).encode()
         )
-        return min(map(int, told)) if told is not None else available_bytes
+        return min(map(int, reply)) if reply is not None else available_bytes
 
     def step(self, prompts: Sequence[Sequence[int]], num_completions: int) -> None:
         """Generate together: all ranks must pass the same prompts (as token ids) and number of completions."""

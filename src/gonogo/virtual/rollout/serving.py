@@ -105,11 +105,11 @@ class AsyncEngineArgs(EngineArgs):
 
     def create_engine_config(self, usage_context: Any = None, *_: Any, **__: Any) -> Any:
         """The configuration, with the attributes that programs read."""
-        asked = dict(vars(self))
-        tp = int(asked.get("tensor_parallel_size") or 1)
+        requested = dict(vars(self))
+        tp = int(requested.get("tensor_parallel_size") or 1)
         return SimpleNamespace(
-            asked=asked,
-            model_config=SimpleNamespace(model=asked.get("model"), quantization=asked.get("quantization")),
+            asked=requested,
+            model_config=SimpleNamespace(model=requested.get("model"), quantization=requested.get("quantization")),
             parallel_config=SimpleNamespace(tensor_parallel_size=tp, data_parallel_rank_local=0, world_size=tp),
             quant_config=None,
             speculative_config=None,

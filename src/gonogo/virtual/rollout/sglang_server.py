@@ -47,15 +47,15 @@ class SGLang:
         self._text = text
         self._refuse = unsupported_error
         self.paths: dict[str, Callable[[Answer], Any]] = {
-            "/health_generate": lambda asked: None,
-            "/flush_cache": lambda asked: "Cache flushed.",
-            "/update_weights_from_disk": lambda asked: {
+            "/health_generate": lambda requested: None,
+            "/flush_cache": lambda requested: "Cache flushed.",
+            "/update_weights_from_disk": lambda requested: {
                 "success": True,
                 "message": "Succeeded to update model weights.",
                 "num_paused_requests": 0,
             },
-            "/release_memory_occupation": lambda asked: None,
-            "/resume_memory_occupation": lambda asked: None,
+            "/release_memory_occupation": lambda requested: None,
+            "/resume_memory_occupation": lambda requested: None,
         }
 
     def generate(self, body: Answer) -> Any:
@@ -82,20 +82,20 @@ class SGLang:
                     f"SGLang's sampling parameter {name}",
                     translated("no SGLang release known to gonogo has this parameter"),
                 )
-        asked = _SAMPLING | {name: value for name, value in params.items() if value is not None}
-        temperature, least = asked["temperature"], asked["min_new_tokens"]
-        most = params.get("max_new_tokens", asked["max_new_tokens"])
+        requested = _SAMPLING | {name: value for name, value in params.items() if value is not None}
+        temperature, least = requested["temperature"], requested["min_new_tokens"]
+        most = params.get("max_new_tokens", requested["max_new_tokens"])
         must = (
             (math.isfinite(temperature) and temperature >= 0.0,
              f"temperature must be a non-negative finite number, got {temperature}."),
-            (0.0 < asked["top_p"] <= 1.0, f"top_p must be in (0, 1], got {asked['top_p']}."),
-            (0.0 <= asked["min_p"] <= 1.0, f"min_p must be in [0, 1], got {asked['min_p']}."),
-            (asked["top_k"] == -1 or asked["top_k"] >= 1,
-             f"top_k must be -1 (disable) or at least 1, got {asked['top_k']}."),
-            *((-2.0 <= asked[name] <= 2.0, f"{name} must be in [-2, 2], got {asked[name]}.")
+            (0.0 < requested["top_p"] <= 1.0, f"top_p must be in (0, 1], got {requested['top_p']}."),
+            (0.0 <= requested["min_p"] <= 1.0, f"min_p must be in [0, 1], got {requested['min_p']}."),
+            (requested["top_k"] == -1 or requested["top_k"] >= 1,
+             f"top_k must be -1 (disable) or at least 1, got {requested['top_k']}."),
+            *((-2.0 <= requested[name] <= 2.0, f"{name} must be in [-2, 2], got {requested[name]}.")
               for name in ("frequency_penalty", "presence_penalty")),
-            (0.0 < asked["repetition_penalty"] <= 2.0,
-             f"repetition_penalty must be in (0, 2] (1.0 = no penalty), got {asked['repetition_penalty']}."),
+            (0.0 < requested["repetition_penalty"] <= 2.0,
+             f"repetition_penalty must be in (0, 2] (1.0 = no penalty), got {requested['repetition_penalty']}."),
             (least >= 0, f"min_new_tokens must be in [0, max_new_tokens], got {least}."),
             (most is None or most >= 0, f"max_new_tokens must be at least 0, got {most}."),
             (most is None or least <= most, f"min_new_tokens must be in [0, max_new_tokens({most})], got {least}."),
@@ -103,12 +103,12 @@ class SGLang:
         for right, message in must:
             if not right:
                 raise BadRequest(message)
-        return {**asked, "max_new_tokens": _DEFAULT_MAX_NEW_TOKENS if most is None else most}
+        return {**requested, "max_new_tokens": _DEFAULT_MAX_NEW_TOKENS if most is None else most}
 
     def _generate_answers(
         self, prompts: list[list[int]], sampling_params: Answer, return_logprob: bool
     ) -> list[Answer]:
-        asked = {
+        requested = {
             "n": sampling_params["n"],
             "max_tokens": sampling_params["max_new_tokens"],
             "min_tokens": sampling_params["min_new_tokens"],
@@ -117,7 +117,7 @@ class SGLang:
         }
         return [
             self._make_answer(str(number), ids, written, why, return_logprob)
-            for number, (ids, written, why) in enumerate(self._write(prompts, asked))
+            for number, (ids, written, why) in enumerate(self._write(prompts, requested))
         ]
 
     def _make_answer(

@@ -112,13 +112,13 @@ class _AddressFiles:
 
     def patch_requests(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``requests.get`` to return a ``Response`` whose body is the file."""
-        asks = module.Session.request
+        original_request = module.Session.request
 
-        @functools.wraps(asks)
+        @functools.wraps(original_request)
         def request(session: Any, method: Any, url: Any, *args: Any, **kwargs: Any) -> Any:
             path = self.local_path(url) if str(method).upper() == "GET" and not kwargs.get("params") else None
             if path is None:
-                return asks(session, method, url, *args, **kwargs)
+                return original_request(session, method, url, *args, **kwargs)
             answer = module.Response()
             content = Path(path).read_bytes()
             answer.status_code, answer.reason, answer.url, answer.raw = 200, "OK", url, io.BytesIO(content)

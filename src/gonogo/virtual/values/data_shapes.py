@@ -55,7 +55,7 @@ def _iter_as_lists(batches: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _batch_structure(batch: Any) -> str:
     entries = describe_batch(batch)
-    return ", ".join(f"{name} {_drop_sizes(said)}" for name, said in entries)
+    return ", ".join(f"{name} {_drop_sizes(text)}" for name, text in entries)
 
 
 def _drop_sizes(description: str) -> str:

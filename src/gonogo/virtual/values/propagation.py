@@ -67,14 +67,14 @@ def _propagate_absorbed(operator: Operator, tensors: list[VirtualTensor], out: A
     if out.dtype is not torch.bool or out.numel() != out.cell.nbytes:  # only part of a storage was written
         return
     absorbs = _ABSORBING_VALUES[operator.func]
-    asks = _all_true if absorbs else _all_false
+    combine = _all_true if absorbs else _all_false
     for tensor in tensors:
         known = contents.peek_values(tensor) if tensor.dtype is torch.bool else None
         if known is None:
             continue
         if ValueTrace.now is not None:
-            ValueTrace.now.record_test(known, asks)
-        if asks(known):
+            ValueTrace.now.record_test(known, combine)
+        if combine(known):
             contents.set_uniform(out, absorbs)
             return
 

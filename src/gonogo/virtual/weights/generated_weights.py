@@ -42,14 +42,14 @@ class GeneratedWeights:
         record = os.open(f"{self.scratch}/.made-{_path_digest(path)}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(record, fcntl.LOCK_EX)
-            said = os.pread(record, 1 << 16, 0).decode()
-            if not said:
-                said = make() or ""
-                os.pwrite(record, said.encode(), 0)
+            note = os.pread(record, 1 << 16, 0).decode()
+            if not note:
+                note = make() or ""
+                os.pwrite(record, note.encode(), 0)
         finally:
             os.close(record)
-        if said:
-            self.tell(said)
+        if note:
+            self.tell(note)
 
     def writable_folder(self, folder: str) -> str:
         """The folder itself if it is writable, else a new folder with links to its contents."""

@@ -40,7 +40,7 @@ def _patch_pretrained_model(
     def from_pretrained(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device_map") is not None:
             facts.setdefault("device_map_frames", list(frames_of_call()))
-        asked = bool(kwargs.pop("output_loading_info", False))
+        requested = bool(kwargs.pop("output_loading_info", False))
         before = len(SafeOpen.opened)
         with lifecycle.during("load", f"{cls.__name__}.from_pretrained"):
             made = original(cls, *args, output_loading_info=True, **kwargs)
@@ -52,7 +52,7 @@ def _patch_pretrained_model(
         if spread:
             facts["device_map"] = {str(name): str(device) for name, device in spread.items()}
         modules.add_root(loaded)
-        return (loaded, info) if asked else loaded
+        return (loaded, info) if requested else loaded
 
     @functools.wraps(save)
     def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:

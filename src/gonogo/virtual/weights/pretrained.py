@@ -66,10 +66,10 @@ def install(patches: Patches, generated_weights: GeneratedWeights, opened_files:
             if _is_enabled(module, "is_deepspeed_zero3_enabled"):
                 generated_weights.tell(FIRST_RANK_READS_ASSUMPTION)
             elif _is_enabled(module, "is_fsdp_enabled"):
-                told: tuple[str, ...] = (ALL_RANKS_READ_EVENT,)
+                assumptions: tuple[str, ...] = (ALL_RANKS_READ_EVENT,)
                 if first_rank_alone_reads(module):
-                    told = (FIRST_RANK_READS_ASSUMPTION, FIRST_RANK_HOLDS_ASSUMPTION)
-                for event in told:
+                    assumptions = (FIRST_RANK_READS_ASSUMPTION, FIRST_RANK_HOLDS_ASSUMPTION)
+                for event in assumptions:
                     generated_weights.tell(event)
             if opened_files - before:
                 count = len(opened_files - before)

@@ -166,8 +166,8 @@ def _describe_tensors(tensor_dict: dict[str, Any]) -> list[Described]:
 def _add_origins(metadata: dict[str, str] | None, tensor_origins: list[Described]) -> dict[str, str] | None:
     if not tensor_origins:
         return metadata
-    told = {name: pieces_to_json(name, pieces) for name, _, _, pieces in tensor_origins}
-    return {**(metadata or {}), ORIGINS: json.dumps(told)}
+    piece_table = {name: pieces_to_json(name, pieces) for name, _, _, pieces in tensor_origins}
+    return {**(metadata or {}), ORIGINS: json.dumps(piece_table)}
 
 
 def _ordered_layouts(tensor_dict: dict[str, Any]) -> list[_TensorLayout]:

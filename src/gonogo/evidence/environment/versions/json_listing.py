@@ -96,8 +96,8 @@ def _mapping_or_empty(value: Any) -> Mapping[str, Any]:
 
 def _direct_url(entry: Mapping[str, Any]) -> str:
     """The URL of a package that was not installed from an index, as in ``pip inspect`` (PEP 610)."""
-    told = _mapping_or_empty(entry.get("direct_url"))
-    url, vcs = told.get("url"), _mapping_or_empty(told.get("vcs_info"))
+    direct_url = _mapping_or_empty(entry.get("direct_url"))
+    url, vcs = direct_url.get("url"), _mapping_or_empty(direct_url.get("vcs_info"))
     if not isinstance(url, str):
         return ""
     commit = vcs.get("commit_id")

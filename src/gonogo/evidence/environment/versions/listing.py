@@ -156,8 +156,8 @@ def repository_address(url: str, revision: str) -> str:
     """A git repository in pip's notation; in uv's lock file, the URL contains the revision."""
     address, _, fragment = url.removeprefix("git+").partition("#")
     address, _, query = address.partition("?")
-    asked = re.search(r"(?:^|&)(?:rev|tag|branch)=([\w./-]+)", query)
-    revision = revision or fragment or (asked[1] if asked is not None else "")
+    requested = re.search(r"(?:^|&)(?:rev|tag|branch)=([\w./-]+)", query)
+    revision = revision or fragment or (requested[1] if requested is not None else "")
     return f"git+{address}" + (f"@{revision}" if revision else "")
 
 

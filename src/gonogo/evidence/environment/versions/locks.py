@@ -58,13 +58,13 @@ def _source_url(text: str, block: re.Match[str]) -> str:
     tables = _SOURCE_TABLE_PATTERN.findall(text, block.end(), end + 1 if end >= 0 else len(text))
     of_pdm = _PDM_SOURCE_PATTERN.search(block[1])
     for written in (*tables, *_INLINE_SOURCE_PATTERN.findall(block[1]), *([of_pdm[0]] if of_pdm is not None else [])):
-        told = dict(_KEY_VALUE_PATTERN.findall(written))
-        kind = told.get("type", "")
-        if kind in ("legacy", "pypi") or "registry" in told:
+        keys = dict(_KEY_VALUE_PATTERN.findall(written))
+        kind = keys.get("type", "")
+        if kind in ("legacy", "pypi") or "registry" in keys:
             continue
-        commit = next((told[key] for key in ("commit-id", "resolved_reference", "revision") if key in told), "")
-        git = told.get("git", "")
-        where = git or next((told[key] for key in ("url", "path", "directory") if key in told), "")
+        commit = next((keys[key] for key in ("commit-id", "resolved_reference", "revision") if key in keys), "")
+        git = keys.get("git", "")
+        where = git or next((keys[key] for key in ("url", "path", "directory") if key in keys), "")
         if where:
             return decode_latin1_as_utf8(repository_address(where, commit) if git or commit or kind == "git" else where)
     return ""

@@ -80,11 +80,11 @@ def _pep621_requirements(content: Mapping[str, Any]) -> Iterator[str]:
 def _common_requirements(extras: Mapping[str, Any]) -> list[list[str]]:
     """The requirements of extras, without those that differ between extras: it is unknown which are installed."""
     lists = [[entry for entry in one if isinstance(entry, str)] for one in extras.values() if isinstance(one, list)]
-    asked: dict[str, set[str]] = {}
+    requested: dict[str, set[str]] = {}
     for one in lists:
         for entry in one:
-            asked.setdefault(_requirement_name(entry), set()).add(entry)
-    return [[entry for entry in one if len(asked[_requirement_name(entry)]) == 1] for one in lists]
+            requested.setdefault(_requirement_name(entry), set()).add(entry)
+    return [[entry for entry in one if len(requested[_requirement_name(entry)]) == 1] for one in lists]
 
 
 def _requirement_name(requirement: str) -> str:
@@ -133,12 +133,12 @@ def _add_table_dependency(listing: PackageListing, text: str, start: int, name: 
 
 def dependency_url(dependency: Any) -> str:
     """The URL or path of a dependency in a table of Poetry, Pipenv or uv; empty if it is from an index."""
-    told = _mapping_or_empty(dependency)
-    git = told.get("git")
+    table = _mapping_or_empty(dependency)
+    git = table.get("git")
     if isinstance(git, str):
-        revisions = (told.get(key) for key in ("rev", "ref", "tag", "branch"))
+        revisions = (table.get(key) for key in ("rev", "ref", "tag", "branch"))
         return repository_address(git, next((one for one in revisions if isinstance(one, str)), ""))
-    return next((one for key in ("url", "file", "path") if isinstance(one := told.get(key), str)), "")
+    return next((one for key in ("url", "file", "path") if isinstance(one := table.get(key), str)), "")
 
 
 def poetry_specifier(text: str) -> str:

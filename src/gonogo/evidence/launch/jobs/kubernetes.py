@@ -30,10 +30,10 @@ def kubernetes_jobs(node: YamlNode) -> Iterator[Workload]:
 def _torchrun_variables(nodes: YamlNode | int, per_node: YamlNode, resources: YamlNode) -> dict[str, str]:
     """The environment variables that operators of PyTorch jobs set for torchrun, on the first node."""
     gpus, count = gpus_of(resources).number, nodes if isinstance(nodes, int) else nodes.number or 1
-    asked = per_node.text or ""
+    requested = per_node.text or ""
     return {
         "PET_NNODES": str(count),
-        "PET_NPROC_PER_NODE": asked if asked.isdecimal() else str(gpus) if gpus else asked or "1",
+        "PET_NPROC_PER_NODE": requested if requested.isdecimal() else str(gpus) if gpus else requested or "1",
         "PET_NODE_RANK": "0",
         "PET_MASTER_ADDR": "localhost",
         "PET_MASTER_PORT": "29500",
@@ -81,8 +81,8 @@ def _train_job(node: YamlNode) -> Iterator[Workload]:
     pod = runtime if chosen is None else chosen["template"]["spec"]["template"]["spec"]
     policy, resources = runtime["mlPolicy"], trainer["resourcesPerNode"]
     nodes = next((one for one in (trainer["numNodes"], policy["numNodes"]) if one.node is not None), 1)
-    asked = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
-    per_node = next((one for one in asked if one.text), YamlNode(None, node.source))
+    requested = (trainer["numProcPerNode"], policy["torch"]["numProcPerNode"])
+    per_node = next((one for one in requested if one.text), YamlNode(None, node.source))
     added = _torchrun_variables(
         nodes, per_node, resources if resources.node is not None else _resources_of_training_container(pod)
     )
@@ -174,13 +174,13 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
     nodes = total_replicas(working or [head])
     work = workload_of_pod("RayJob", head["template"]["spec"], nodes, {}, works_on=first["template"]["spec"])
     here, there = entry.place, spec["runtimeEnvYAML"].place
-    asked = _parse_runtime_env(spec["runtimeEnvYAML"])
+    requested = _parse_runtime_env(spec["runtimeEnvYAML"])
     yield msgspec.structs.replace(
         work,
         words=(PlacedText("bash", here), PlacedText("-c", here), entry.placed_text()),
         environment=work.environment
-        | {name: PlacedText(value.text, there) for name, value in asked["env_vars"].items()},
-        packages=tuple(PlacedText(one.text, there) for one in _pip_packages(asked["pip"]) if one.text),
+        | {name: PlacedText(value.text, there) for name, value in requested["env_vars"].items()},
+        packages=tuple(PlacedText(one.text, there) for one in _pip_packages(requested["pip"]) if one.text),
         container=work.container if work.container.end else here,
     )
 

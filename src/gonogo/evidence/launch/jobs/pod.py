@@ -33,8 +33,8 @@ def workload_of_pod(
     """
     nothing = YamlNode(None, spec.source)
     container, over = _training_container(spec), given or nothing
-    asking = container if works_on is None else _training_container(works_on)
-    resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else asking["resources"]
+    requesting = container if works_on is None else _training_container(works_on)
+    resources = over["resourcesPerNode"] if over["resourcesPerNode"].node is not None else requesting["resources"]
     words = [*(over["command"] if over["command"].node is not None else container["command"])]
     words += [*(over["args"] if over["args"].node is not None else container["args"])]
     environment = {
@@ -53,7 +53,7 @@ def workload_of_pod(
         gpus_of(resources).number,
         _accelerator(pod),
         parse_size_bytes(limits["memory"].text or resources["requests"]["memory"].text),
-        _shm_bytes(pod, asking) if asking.node is not None else None,
+        _shm_bytes(pod, requesting) if requesting.node is not None else None,
         (container if container.node is not None else over).place,
         next((one["image"].placed_text() for one in (over, container) if one["image"].text), None),
         container["workingDir"].text,

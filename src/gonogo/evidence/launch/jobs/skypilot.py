@@ -16,7 +16,7 @@ def skypilot_task(node: YamlNode) -> Workload:
     """A task, whose ``run`` is executed by a shell on each of its nodes."""
     resources = node["resources"]
     choices = [resources, *resources["any_of"], *resources["ordered"]]
-    name, count = next((said for one in choices if (said := _accelerators(one["accelerators"]))[0]), ("", ""))
+    name, count = next((stated for one in choices if (stated := _accelerators(one["accelerators"]))[0]), ("", ""))
     number = node["num_nodes"]
     nodes = 1 if number.node is None else number.number
     given = parse_whole_number(count)
@@ -59,10 +59,10 @@ def skypilot_task(node: YamlNode) -> Workload:
 
 def _accelerators(accelerators: YamlNode) -> tuple[str, str]:
     """The first accepted accelerator and its number: ``H100:8``, ``{H100: 8}``, ``[H100:8, A100-80GB:8]``."""
-    said = accelerators.text or next((one.text for one in accelerators if one.text), None)
-    if said is None:
-        said = next((f"{name}:{count.text or 1}" for name, count in accelerators.items()), "")
-    name, _, count = said.partition(":")
+    accelerator = accelerators.text or next((one.text for one in accelerators if one.text), None)
+    if accelerator is None:
+        accelerator = next((f"{name}:{count.text or 1}" for name, count in accelerators.items()), "")
+    name, _, count = accelerator.partition(":")
     return name, count
 
 

@@ -137,8 +137,8 @@ def _block_purpose(tree: ast.Module, body: Sequence[ast.stmt], max_depth: int) -
     """Whether a block saves or evaluates, by the names of what it calls, followed through the file's functions."""
     called = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
     names = [last_name(call.func) for call in called]
-    for kind, told in (("save", _SAVE_WORDS), ("evaluate", _EVALUATE_WORDS)):
-        if any(told & set(split_identifier(name)) for name in names if not name.startswith("is_")):
+    for kind, reported in (("save", _SAVE_WORDS), ("evaluate", _EVALUATE_WORDS)):
+        if any(reported & set(split_identifier(name)) for name in names if not name.startswith("is_")):
             return kind  # type: ignore[return-value]
     if max_depth:
         for function in tree.body:

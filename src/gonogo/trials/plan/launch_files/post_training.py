@@ -50,24 +50,24 @@ def task_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argument
         *to_command_line_options(settings),
     ]
     exports = _visible_devices_export(choice, request)
-    said = f"a line each: {data_line_format(task.task)}"
+    text = f"a line each: {data_line_format(task.task)}"
     accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_node_options(left)]
     files = {
         **({"hostfile": hostfile_text(left)} if left.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(
-            choice, left, _deepspeed_launch_words(choice, request), program, exports, data_comment=said
+            choice, left, _deepspeed_launch_words(choice, request), program, exports, data_comment=text
         ),
-        "launch_torchrun.sh": launch_script(choice, left, torchrun_launcher(left), program, exports, data_comment=said),
+        "launch_torchrun.sh": launch_script(choice, left, torchrun_launcher(left), program, exports, data_comment=text),
         "accelerate.yaml": accelerate_yaml(left),
-        "launch_accelerate.sh": launch_script(choice, left, accelerated, program, exports, data_comment=said),
+        "launch_accelerate.sh": launch_script(choice, left, accelerated, program, exports, data_comment=text),
     }
     if strategy.rollout.engine == "server":
         files[SERVER] = _server_script(choice, request)
     if strategy.reference != "precomputed":  # ms-swift always has a reference model
         words = [*swift_model_options(request, facts), *_swift_task_options(choice, request, task, settings)]
-        said = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
+        text = f"a line each: {_SWIFT_DATA_EXAMPLES[task.task]}"
         files["launch_swift.sh"] = launch_script(
-            choice, left, ["swift", "rlhf"], words, (*exports, *swift_environment(left)), data_comment=said
+            choice, left, ["swift", "rlhf"], words, (*exports, *swift_environment(left)), data_comment=text
         )
     return files
 

@@ -57,8 +57,8 @@ def _can_serve(request: PlanRequest, engine: EngineFacts) -> bool:
 
 def server_engine_memory(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
     """The memory of a server's rank on its GPU."""
-    asked = RolloutChoice("server", engine.tp, SERVER_MEMORY_SHARE)
-    return engine_memory(engine, asked, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
+    requested = RolloutChoice("server", engine.tp, SERVER_MEMORY_SHARE)
+    return engine_memory(engine, requested, _MAX_CONCURRENT_SEQUENCES, request.machine.accelerator.total_bytes)
 
 
 def rollout_choices(

@@ -104,15 +104,15 @@ class EngineMemory(msgspec.Struct, frozen=True):
 def engine_memory(facts: EngineFacts, rollout: RolloutChoice, num_sequences: int, total: float) -> EngineMemory:
     """An engine's memory on a GPU of ``total`` bytes, with ``num_sequences`` at once (vLLM's gpu_worker.py)."""
     profiled = facts.profiled_bytes(num_sequences)
-    asked = rollout.share * total
-    cache = asked - facts.weights - profiled - (facts.graphs if facts.graphs_in_share else 0)
+    requested = rollout.share * total
+    cache = requested - facts.weights - profiled - (facts.graphs if facts.graphs_in_share else 0)
     block = max(facts.cache_of_token * KV_BLOCK_TOKENS, 1)
     return EngineMemory(
         weights=facts.weights,
         cache=max(cache // block * block, 0.0),
         graphs=facts.graphs,
         profiled=profiled,
-        share=asked,
+        share=requested,
         sleeps=rollout.sleep,
         in_share=facts.graphs_in_share,
     )

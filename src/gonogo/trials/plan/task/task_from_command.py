@@ -51,9 +51,9 @@ def _task_name(run: Run) -> str | None:
     if run.framework == "trl" and run.launch is not None and run.launch.program.value in _TRL_COMMANDS:
         return _canonical_name(str(run.launch.program.value))
     for argument in ("rlhf_type", "stage"):
-        said = run.arguments.get(argument)
-        if said.known and isinstance(said.value, str):
-            return _canonical_name(said.value)
+        stated = run.arguments.get(argument)
+        if stated.known and isinstance(stated.value, str):
+            return _canonical_name(stated.value)
     for script in run.scripts:
         for call in script.calls("trl.*Trainer"):
             task = _TASK_BY_TRAINER.get((call.name or "").rpartition(".")[2])

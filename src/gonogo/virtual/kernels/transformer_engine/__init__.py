@@ -76,9 +76,9 @@ def _use_meta_device(patches: Patches, module: ModuleType) -> None:
     new = kind.__new__
 
     def new_on_meta_device(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-        asked = torch.empty(0, device="cuda" if device is None else device).device
-        on_host = asked.type == "cpu"
-        return new(cls, *args, device=asked if on_host else meta_device(asked), **kwargs)
+        requested = torch.empty(0, device="cuda" if device is None else device).device
+        on_host = requested.type == "cpu"
+        return new(cls, *args, device=requested if on_host else meta_device(requested), **kwargs)
 
     def data_buffer_property(name: str) -> property:
         return property(lambda tensor: getattr(stored_tensors(tensor)[0], name))
