@@ -20,6 +20,8 @@ from plan_facts import gonogo_plan, model_in
         (["model", "--sharding", "fsdp"], "--sharding fsdp: must be one of any, zero, fsdp2"),
         (["model", "--sharding", "fsdp2", "--tune", "qlora"], "4-bit weights are only planned with ZeRO"),
         (["model", "--solve", "speed"], "--solve speed: must be one of micro-batch, seq-len, gpus"),
+        (["model", "--memory-at", "2k"], "--memory-at 2k: give numbers of tokens from 8 up, such as 2048,4096,8192"),
+        (["model", "--memory-at", "2048", "--solve", "gpus"], "--memory-at can't be combined with --solve"),
         (["model", "--global-batch", "60"], "can't be divided evenly among 8 GPUs; use 56 or 64"),
         (["model", "--gpus", "8xA100"], "ambiguous"),
         (["model", "--nvme", "lots"], "--nvme 'lots' is not a size"),

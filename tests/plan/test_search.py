@@ -14,6 +14,7 @@ from gonogo.finding.trials.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.choice import UNCERTAINTY_BY_SOURCE, Choice, usable_gpu_memory
+from gonogo.trials.plan.lengths import parse_lengths, with_lengths
 from gonogo.trials.plan.measure import Measurement, Meter
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult, check_batch, search
@@ -171,3 +172,40 @@ def test_a_model_too_large_for_every_value() -> None:
     assert solved_report(found).verdict is Verdict.NO_GO
     assert found.too_large
     assert all(choice.reserved > 14 * GIB for choice in found.too_large)
+
+
+def test_memory_at_other_lengths_follows_the_meter() -> None:
+    plan = planned(request(MODEL))
+    meter = FakeMeter()
+    found = with_lengths(plan, (2048, 8192, 65536), cast(Meter, meter), lambda text: None).memory_at
+    first = plan.fitting[0].strategy
+    assert [(at.strategy, at.seq_len) for at in found[:3]] == [
+        (first.label.en, length) for length in (2048, 8192, 65536)
+    ]
+    assert len(found) == 3 * len(plan.fitting[:3])
+    for at in found[:3]:
+        takes = allocated(Measurement(first, 0, at.seq_len, 8))
+        assert at.allocated_bytes == pytest.approx(takes, rel=0.01)
+        assert at.fits == (at.reserved_bytes * 1.12 <= usable_gpu_memory(plan.request))
+    assert [at.fits for at in found[:3]] == [True, True, False]
+    assert with_lengths(plan, (), cast(Meter, meter), lambda text: None) is plan
+
+
+def test_memory_at_shows_what_does_not_fit_either() -> None:
+    plan = planned(request(MODEL, "1xRTX-4090", seq_len=131072))
+    assert not plan.fitting
+    found = with_lengths(plan, (2048, 65536), cast(Meter, FakeMeter()), lambda text: None).memory_at
+    assert [at.fits for at in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "2048,", "2k", "-1", "4", "8,9,10,11,12,13,14,15,16", "1,2", "2048;4096", "9" * 12]
+)
+def test_lengths_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="--memory-at"):
+        parse_lengths(text)
+
+
+def test_lengths_are_sorted() -> None:
+    assert parse_lengths("8192, 2048,2048") == (2048, 8192)
+    assert parse_lengths(None) == ()

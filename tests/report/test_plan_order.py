@@ -7,6 +7,7 @@ import pytest
 from whole_runs import RUNS
 
 from gonogo.finding import Report
+from gonogo.finding.trials.planned import MemoryAtLength
 from gonogo.report import render
 
 SAID = {"en": "are listed simplest first", "zh": "简单的在前"}
@@ -37,3 +38,19 @@ def test_a_first_strategy_that_is_not_the_fastest_is_not_called_so() -> None:
 
 def test_a_list_by_speed_alone_needs_no_explanation() -> None:
     assert SAID["en"] not in render(planned([3366.0, 3319.0, 3105.0]), "text", "en")
+
+
+def test_other_lengths_are_a_table_with_each_strategy_named_once() -> None:
+    report = planned([3319.0])
+    assert report.plan is not None
+    at = tuple(
+        MemoryAtLength("ZeRO-3", 2, length, length << 20, length << 21, 0.12, length < 9000) for length in (4096, 16384)
+    )
+    plan = msgspec.structs.replace(report.plan, memory_at=at)
+    lines = render(msgspec.structs.replace(report, plan=plan), "text", "en").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("GPU memory at other sequence lengths"))
+    assert [line.split() for line in lines[start + 1 : start + 4]] == [
+        ["strategy", "micro-batch", "tokens", "GPU", "memory", "fits"],
+        ["ZeRO-3", "2", "4,096", "8.0", "GiB", "±", "12%", "yes"],
+        ["2", "16,384", "32.0", "GiB", "±", "12%", "no"],
+    ]

@@ -82,6 +82,12 @@ def plan(
             help="Find the largest value that fits; for gpus, the fewest.",
         ),
     ] = None,
+    memory_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N...", help="Also rehearse the best strategies at these sequence lengths: GPU memory at each."
+        ),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -135,6 +141,7 @@ def plan(
         from gonogo.trials.plan.answer import plan_report
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
+        from gonogo.trials.plan.lengths import check_lengths, parse_lengths, with_lengths
         from gonogo.trials.plan.measure import Meter, NotMeasured
         from gonogo.trials.plan.price import parse_tokens, read_price, with_costs
         from gonogo.trials.plan.request import PlanOptions, build_plan_request, check_model, check_packages
@@ -168,6 +175,9 @@ def plan(
         wanted = parse_tokens(tokens)
         paid = None if price is None else read_price(price, gpus, request.machine.accelerator.name)
         unknown = None if solve is None else check_unknown(solve, request)
+        lengths = parse_lengths(memory_at)
+        if lengths and solve is not None:
+            raise UserError(translated("--memory-at can't be combined with --solve: leave one of them out"))
         check_batch(request)
         if write is not None:
             check_folder(write)
@@ -179,8 +189,9 @@ def plan(
             Meter(request, scratch, on_done) as meter,
         ):
             try:
+                check_lengths(lengths, request, meter)
                 found = (
-                    search(request, meter, report_progress)
+                    with_lengths(search(request, meter, report_progress), lengths, meter, report_progress)
                     if unknown is None
                     else solve_for(unknown, request, meter, report_progress)
                 )

@@ -102,6 +102,20 @@ class Cost(msgspec.Struct, frozen=True):
     strategy_zh: str = ""
 
 
+class MemoryAtLength(msgspec.Struct, frozen=True):
+    """A strategy's memory on one accelerator with samples of ``seq_len`` tokens and the same micro-batch."""
+
+    strategy: str
+    micro_batch: int
+    seq_len: int
+    allocated_bytes: int
+    reserved_bytes: int
+    band: float
+    fits: bool
+    """Whether it also fits at the upper end of the band, in host memory and on NVMe too."""
+    strategy_zh: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The strategies for training a model on given accelerators, with the settings on which they are based."""
 
@@ -129,5 +143,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     currency: str = ""
     costs: tuple[Cost, ...] = ()
     """For the strategies that fit, in the same order."""
+    memory_at: tuple[MemoryAtLength, ...] = ()
+    """For the first strategies, one after the other, at each length that was asked for."""
     files: tuple[tuple[tuple[str, str], ...], ...] = ()
     """For each of them, (name, text) of its launch files: for an HTML page; the JSON doesn't contain them."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gonogo.finding import Text, translated
-from gonogo.finding.trials.planned import SPEED_TOLERANCE, Cost, Plan, SolutionSummary, StrategySummary
+from gonogo.finding.trials.planned import SPEED_TOLERANCE, Cost, MemoryAtLength, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, OPTIONAL_CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
@@ -32,6 +32,7 @@ _TITLES = {
     "fitting": translated("Fits, fastest first"),
     "too_large": translated("Does not fit"),
     "why": translated("Why"),
+    "lengths": translated("GPU memory at other sequence lengths, with the same micro-batch"),
     "costs": translated("Hours and cost for {tokens} tokens"),
 }
 _COLUMNS = (
@@ -101,12 +102,17 @@ def plan_tables(plan: Plan, language: str) -> list[Table]:
     """The ranking, the costs, and the strategies that do not fit."""
     return [
         table
-        for table in (_fitting_table(plan, language), _costs_table(plan, language), _too_large_table(plan, language))
+        for table in (
+            _fitting_table(plan, language),
+            _lengths_table(plan, language),
+            _costs_table(plan, language),
+            _too_large_table(plan, language),
+        )
         if table.rows
     ]
 
 
-def strategy_name(strategy: StrategySummary | Cost, language: str) -> str:
+def strategy_name(strategy: StrategySummary | Cost | MemoryAtLength, language: str) -> str:
     """The display name of a strategy."""
     return clean_line(Text(strategy.strategy, strategy.strategy_zh or strategy.strategy).in_language(language))
 
@@ -182,6 +188,20 @@ def _too_large_table(plan: Plan, language: str) -> Table:
         translated("what would make it fit").in_language(language),
     )
     return Table(_TITLES["too_large"].in_language(language), columns, rows)
+
+
+def _lengths_table(plan: Plan, language: str) -> Table:
+    """The memory at other lengths; a strategy's name stands in its first row only."""
+    rows = []
+    for number, at in enumerate(plan.memory_at):
+        again = number > 0 and plan.memory_at[number - 1].strategy == at.strategy
+        name = "" if again else strategy_name(at, language)
+        fits = translated("yes") if at.fits else translated("no")
+        figure = f"{size(at.reserved_bytes)} ± {at.band:.0%}"
+        rows.append((name, str(at.micro_batch), f"{at.seq_len:,}", figure, fits.in_language(language)))
+    columns = (_COLUMNS[1], translated("micro-batch"), _SOLVE_TEXTS["seq-len"][1], _COLUMNS[3], translated("fits"))
+    title = _TITLES["lengths"].in_language(language)
+    return Table(title, tuple(column.in_language(language) for column in columns), tuple(rows), frozenset({1, 2, 3}))
 
 
 _COST_NOTE = translated(

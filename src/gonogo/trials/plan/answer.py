@@ -150,6 +150,7 @@ def _plan_report(plan: PlanResult) -> planned.Plan:
         plan.global_batch,
         fitting=tuple(summarize_strategy(choice, request, plan.fitting[0]) for choice in plan.fitting),
         too_large=tuple(summarize_too_large(choice, request) for choice in plan.too_large),
+        memory_at=plan.memory_at,
         seconds=plan.seconds,
         files=tuple(files_to_show(choice, request, plan.facts) for choice in plan.fitting),
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from gonogo.finding import Text, UserError, translated
+from gonogo.finding.trials.planned import MemoryAtLength
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, strategy_group
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
@@ -38,6 +39,8 @@ class PlanResult:
     """Choices that may or may not fit; they are no faster than the best, so they were not rehearsed at full depth."""
     failed: list[tuple[Choice, str]] = field(default_factory=list)
     """Strategies whose rehearsal produced no figures, and why."""
+    memory_at: tuple[MemoryAtLength, ...] = ()
+    """The memory of the first strategies at other sequence lengths, if they were asked for."""
     seconds: float = 0.0
     rehearsed: int = 0
     reused: int = 0

@@ -35,6 +35,8 @@ _MAX_NODES = 64
 _MAX_GENERATIONS = 512
 _MAX_FULL_REHEARSALS = 4
 """At most this many rehearsals at full depth for the best answer."""
+_MAX_REHEARSED_STRATEGIES = 3
+"""At most this many strategies are rehearsed at full depth, if one reaches less there than another is expected to."""
 _SEARCH_TOLERANCE_DIVISOR = 16
 """The search stops when the answer is known to 1 part in this many."""
 
@@ -93,7 +95,10 @@ def solve(unknown: Unknown, request: PlanRequest, meter: Meter, report_progress:
     solutions = found.solutions()
     if solutions:
         report_progress(translated("rehearsing the best at full depth"))
-        solutions = found.rehearse_best(solutions)
+        for _ in range(_MAX_REHEARSED_STRATEGIES):
+            solutions = found.rehearse_best(solutions)
+            if solutions[0].choice.source == "rehearsed":
+                break
     return SolveResult(
         unknown=unknown,
         request=request,
@@ -123,6 +128,8 @@ class _Solver:
             self.groups = [group for group in self.groups if group.gpus == fewest]
         self.too_large: list[Choice] = []
         self.failed: list[tuple[Choice, str]] = []
+        self._rehearsed: set[StrategyGroup] = set()
+        """Those rehearsed at full depth."""
         self._lines: dict[StrategyGroup, tuple[tuple[int, Peak], tuple[int, Peak]]] = {}
 
     def _values_to_try(self) -> Sequence[int]:
@@ -264,7 +271,17 @@ class _Solver:
                 self.too_large.append(self._estimate(group, self.values[0]))
             else:
                 found.append(self._to_solution(value, self._estimate(group, value)))
-        return sorted(found, key=self._ranking_key)
+        return sorted(filter(lambda one: not self._splits_in_vain(one, found), found), key=self._ranking_key)
+
+    def _splits_in_vain(self, solution: Solution, solutions: Sequence[Solution]) -> bool:
+        """Whether as long a sequence fits on fewer GPUs of those that share it, which communicate less."""
+        family = solution.choice.strategy.family
+        return any(
+            replace(family, context=1) == replace(other.choice.strategy.family, context=1)
+            and other.choice.strategy.family.context < family.context
+            and self.values.index(other.value) >= self.values.index(solution.value)
+            for other in solutions
+        )
 
     def _ranking_key(self, solution: Solution) -> tuple[int, float]:
         return -self.values.index(solution.value), -solution.choice.tokens_per_second
@@ -292,8 +309,12 @@ class _Solver:
 
     def rehearse_best(self, solutions: list[Solution]) -> list[Solution]:
         """Rehearse the best answer at full depth: its hardest value that may fit, else smaller ones by bisection."""
-        hopes = [self._best_possible_index(solution) for solution in solutions]
-        best = solutions[hopes.index(max(hopes))]
+        left = [one for one in solutions if strategy_group(one.choice.strategy) not in self._rehearsed]
+        if not left:
+            return solutions
+        hopes = [self._best_possible_index(solution) for solution in left]
+        best = left[hopes.index(max(hopes))]
+        self._rehearsed.add(strategy_group(best.choice.strategy))
         rest = [solution for solution in solutions if solution is not best]
         group = strategy_group(best.choice.strategy)
         low, high = self.values.index(best.value), max(hopes) + 1
