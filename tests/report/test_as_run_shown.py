@@ -99,6 +99,16 @@ def test_a_report_says_for_which_length_it_holds() -> None:
     assert not [text for text in rehearsed(None).skipped if "tokens" in text.what.en]
 
 
+def test_tokens_of_a_sample_are_those_of_all_ranks_that_share_it() -> None:
+    report = rehearsed(replace(QLORA, sequence_ranks=4))
+    text = render(report, "text", "en")
+    assert "samples of 748 to 2,048 tokens" in text
+    assert "748 to 2,048, split over 4 ranks" in text
+    assert [text.what.en for text in report.skipped if "tokens" in text.what.en] == [
+        "samples of more than 2,048 tokens"
+    ]
+
+
 def test_phases_stand_in_the_order_of_a_run() -> None:
     rank = samples.rank_record(0, phases=["load", "save", "init", "forward", "backward", "step", "exit"])
     report = rehearsal_report(samples.rehearsal_record(rank), "/work")

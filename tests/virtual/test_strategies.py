@@ -139,6 +139,11 @@ def test_strategies(tmp_path: Path) -> None:
     assert 0.45 < gathered["quantized-weights"] / gathered["zero-3"] < 0.75, gathered  # 8 bits, and scales
     assert sent(records["zero++"], "alltoall_base_") > 0 == sent(records["zero-3"], "alltoall_base_")
     assert sent(records["ulysses"], "alltoall_base_") > 0 < sent(records["alst"], "alltoall_base_", "alltoall_")
+    shared = records["alst"].as_run
+    assert shared is not None
+    assert (shared.strategy, shared.tokens, shared.sample_tokens) == (
+        "DeepSpeed ZeRO-3 × Ulysses 2", (64, 64), (128, 128),
+    )  # fmt: skip
 
     stored = {name: [event for event in records[name].events if event.startswith("NVMe: ")] for name in records}
     (event,) = stored["nvme"]

@@ -85,7 +85,9 @@ class AsRun(msgspec.Struct, frozen=True):
     samples: tuple[int, int] | None = None
     """Samples per forward."""
     tokens: tuple[int, int] | None = None
-    """Tokens per sample, including padding, as seen by the embedding."""
+    """Tokens per sample, including padding, as seen by the embedding; of ranks that share samples, a rank's part."""
+    sequence_ranks: int = 1
+    """Number of ranks that share each sample: Ulysses, or context parallelism."""
     accumulation: tuple[int, int] | None = None
     """Backward passes for one optimizer step."""
     products: str = ""
@@ -112,3 +114,8 @@ class AsRun(msgspec.Struct, frozen=True):
     """The experts, if the model has any."""
     megatron: MegatronGroups | msgspec.UnsetType = msgspec.UNSET
     """Megatron-Core's groups, if its DDP or FSDP wraps the model."""
+
+    @property
+    def sample_tokens(self) -> tuple[int, int] | None:
+        """Tokens per sample, of all ranks that share it."""
+        return self.tokens and (self.tokens[0] * self.sequence_ranks, self.tokens[1] * self.sequence_ranks)

@@ -284,7 +284,8 @@ def _describe_coverage(rank: RankRecord) -> Text:
 
 def _most_tokens(rank: RankRecord) -> int:
     """The largest number of tokens in a sample; 0 if none was seen."""
-    return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
+    tokens = rank.as_run.sample_tokens if rank.as_run is not None else None
+    return tokens[1] if tokens is not None else 0
 
 
 _SHAPE_INFERRED = translated(

@@ -13,6 +13,7 @@ from gonogo.report.words import word
 
 _LISTED_PACKAGES = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
 _MAX_CLASSES_SHOWN = 3
+_SHARED_SEQUENCES = translated("{tokens}, split over {ranks} ranks")
 _EXPLICIT_VALUE = translated("set to: {what}")
 
 
@@ -26,7 +27,7 @@ def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
 def token_range(rehearsal: Rehearsal) -> tuple[int, int] | None:
     """The minimum and maximum tokens per sample, over all ranks; None if none were observed."""
     return _range_over_ranks(
-        [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.tokens
+        [rank.as_run for rank in rehearsal.ranks if rank.as_run is not None], lambda run: run.sample_tokens
     )
 
 
@@ -36,6 +37,11 @@ def format_range(bounds: tuple[int, int], language: str) -> str:
     if least == most:
         return f"{most:,}"
     return f"{least:,} 至 {most:,}" if language == "zh" else f"{least:,} to {most:,}"
+
+
+def _describe_tokens(tokens: tuple[int, int], ranks: int, language: str) -> str:
+    text = format_range(tokens, language)
+    return text if ranks == 1 else _SHARED_SEQUENCES.format(tokens=text, ranks=ranks).in_language(language)
 
 
 def _range_over_ranks(
@@ -52,7 +58,7 @@ def _as_run_rows(rehearsal: Rehearsal, runs: list[AsRun], language: str) -> Iter
     tokens = token_range(rehearsal)
     yield "model", _describe_model(run, language)
     yield "batch", _describe_batch(rehearsal, runs, language)
-    yield "tokens_a_sample", format_range(tokens, language) if tokens else ""
+    yield "tokens_a_sample", _describe_tokens(tokens, run.sequence_ranks, language) if tokens else ""
     yield "precision", _describe_precision(run, language)
     yield "strategy", _describe_strategy(run, language)
     yield "checkpointing", _describe_checkpointing(run, language) if run.accumulation or run.recomputed else ""

@@ -65,6 +65,12 @@ def expert_parallel_ranks(root: nn.Module) -> int:
     return max(megatron_expert_parallel(), _mesh_sizes(root).get("EP", 1))
 
 
+def sequence_ranks(root: nn.Module, wrappers: list[nn.Module]) -> int:
+    """Ranks that share each sequence: DeepSpeed's Ulysses, Megatron-Core's or the mesh's CP size."""
+    groups = megatron_groups(root, wrappers)
+    return max(_ulysses_ranks(), groups.context if groups is not None else 1, _mesh_sizes(root).get("CP", 1))
+
+
 def megatron_groups(root: nn.Module, wrappers: list[nn.Module]) -> MegatronGroups | None:
     """The sizes of Megatron-Core's groups; None if the model is not wrapped in its DDP or FSDP."""
     config = _megatron_config(root, wrappers)
