@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
+    from gonogo.virtual.memory.deferred import DeferredStorages
 
 Here = Any
 _CATEGORY_INDEX = {name: index for index, name in enumerate(CATEGORIES)}
@@ -131,6 +132,8 @@ class DeviceRecord:
         self.peak_step = 0
         self.shortage: MemoryShortage | None = None
         self.on_shortage: Callable[[DeviceRecord, int], MemoryShortage] | None = None
+        self.deferred: DeferredStorages | None = None
+        """Takes what is allocated while compiled code runs."""
         self.stream: Callable[[], int] = lambda: 0
         """Returns the current stream: each stream has its own pools in the caching allocator."""
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
@@ -163,6 +166,8 @@ class DeviceRecord:
 
     def count_allocation(self, cell: Cell) -> int:
         """Count a new storage as allocated; returns its address."""
+        if self.deferred is not None:
+            return self.deferred.allocate(cell)
         nbytes, holding = cell.nbytes, cell.holding
         self.live += nbytes
         self.by_category[holding.category] += nbytes
@@ -195,6 +200,10 @@ class DeviceRecord:
 
     def count_free(self, cell: Cell) -> None:
         """Count a storage as freed."""
+        if cell.address < 0:
+            if self.deferred is not None:
+                self.deferred.free(cell)
+            return
         if self.peak > self._noted_peak:
             self.save_peak()
         if self._high > self._noted_high:
@@ -272,6 +281,9 @@ class DeviceRecord:
         if category == before.category and owner == before.owner:
             return
         after = self.holding(category, owner)
+        if cell.address < 0:  # it doesn't count yet
+            cell.holding = after
+            return
         before.save_before_change(peaks)
         after.save_before_change(peaks)
         before.live -= nbytes
