@@ -26,6 +26,7 @@ def import_module_of(name: str) -> Any:
     return module
 
 
+recipes: Any = import_module_of("recipes")
 tables: Any = import_module_of("accuracy_tables")
 
 
@@ -70,7 +71,8 @@ def test_the_runner_prints_how_it_ended() -> None:
 
 
 def test_the_first_answer_stands_beside_a_later_one() -> None:
-    later = {**RESULTS["litgpt: fits"], "first": {"verdict": "GO", "allocated": 10.8}}
+    fresh = {**RESULTS["litgpt: fits"], "recipe": recipes.recipe_of(ROWS[0])}
+    later = {**fresh, "first": {"verdict": "GO", "allocated": 10.8}}
     (told,) = tables.every_row(tables.compared(ROWS[:1], {"litgpt: fits": later}), "en").splitlines()[2:]
     assert "| +1.0 % (first +8.0 %) |" in told
     alike = {**later, "first": {"verdict": "CANNOT-TELL"}}
@@ -166,3 +168,24 @@ def test_a_result_is_older_than_a_commit_that_its_gonogo_lacks(tmp_path: Path, m
     (tmp_path / "src" / "file").write_text("three")
     assert run.code() == f"{second}+"
     assert not run.has(run.code(), first)
+
+
+def test_a_changed_recipe_makes_its_result_stale() -> None:
+    """Whatever is rehearsed counts: settings, versions, the program; not the published figure beside them."""
+    recipe = {**ROWS[0], "command": "python {programs}/program.py", "with": ["transformers==4.40.1"]}
+    programs = {"program.py": b"print(1)"}
+    before = recipes.recipe_of(recipe, programs.__getitem__)
+    assert recipes.recipe_of({**recipe, "published": 11.0, "source": "elsewhere"}, programs.__getitem__) == before
+    changed = [
+        recipes.recipe_of({**recipe, "with": ["transformers==4.43.2"]}, programs.__getitem__),
+        recipes.recipe_of({**recipe, "gpus": "4xA10G"}, programs.__getitem__),
+        recipes.recipe_of(recipe, {"program.py": b"print(2)"}.__getitem__),
+    ]
+    assert len({before, *changed}) == 4
+
+
+def test_a_stale_figure_is_marked() -> None:
+    result = RESULTS["litgpt: fits"]
+    fresh = {**result, "recipe": recipes.recipe_of(ROWS[0])}
+    assert "of an earlier recipe" in tables.every_row(tables.compared(ROWS, {"litgpt: fits": result}), "en")
+    assert "of an earlier recipe" not in tables.every_row(tables.compared(ROWS, {"litgpt: fits": fresh}), "en")

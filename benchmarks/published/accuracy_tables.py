@@ -9,6 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recipes import is_stale
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCS / "pictures" / "accuracy.svg"
 PAGES = {"en": DOCS / "accuracy.md", "zh": DOCS / "accuracy.zh-CN.md"}
@@ -31,7 +33,7 @@ _WORDS = {
         "flag": "what differs", "sign": "sign right", "size": "size within {0} %",
         "changed": "a published step of {0} % or more", "unchanged": "no step, or a smaller one",
         "unchanged_too": "{0} of {1} predicted without a step",
-        "day": "rehearsed on", "commits": "commits of gonogo",
+        "day": "rehearsed on", "commits": "commits of gonogo", "stale": "of an earlier recipe",
     },
     "zh": {
         "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
@@ -43,7 +45,7 @@ _WORDS = {
         "flag": "不同之处", "sign": "方向正确", "size": "幅度误差在 {0} % 以内",
         "changed": "公布的变化不小于 {0} %", "unchanged": "没有变化或变化更小",
         "unchanged_too": "{1} 对中有 {0} 对也预测为没有变化",
-        "day": "排练日期", "commits": "gonogo 的提交数",
+        "day": "排练日期", "commits": "gonogo 的提交数", "stale": "对应旧配方",
     },
 }  # fmt: skip
 
@@ -236,7 +238,7 @@ def every_row(found: list[Compared], language: str) -> str:
             one.row["completeness"],
             f"{one.row['published']:.2f}",
             f"{one.predicted:.2f}",
-            _errors(one, words["first"]),
+            _errors(one, words["first"]) + (f" ({words['stale']})" if is_stale(one.row, one.result) else ""),
             one.row["said"],
             f"[{one.row['date']}]({one.row['source']})",
         )

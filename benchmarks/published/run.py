@@ -18,10 +18,12 @@ Two rows whose recipes differ in one setting are a pair: one names the other as 
 
 What a recipe's files name and is not here (data, tokenizers) is left to ``gonogo prepare`` where ``prepare = true``.
 
-DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
-the same command are left out unless ``--again`` is given, or ``--since COMMIT`` and the result is of a gonogo without
+DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result of
+the same recipe are left out unless ``--again`` is given, or ``--since COMMIT`` and the result is of a gonogo without
 that commit. Each result is kept in ``results.jsonl`` at once, with its day, gonogo's commit (``+``: and changes to it),
-and the first answer where it is not the first.
+a hash of the recipe (the row's settings and the program here that it runs: ``recipes.py``), and the first answer where
+it is not the first. A result whose recipe has changed since is stale: it is named at the start and by ``--write``, and
+marked in the tables.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import accuracy_tables  # noqa: E402  beside this file
+import recipes  # noqa: E402
 from projects import checked_out, tomllib  # noqa: E402
 
 RESULTS = HERE / "results.jsonl"
@@ -83,14 +86,20 @@ def results() -> dict[str, dict[str, Any]]:
 
 
 def keep(result: dict[str, Any]) -> None:
-    """Put a result in its row's place, beside what the first answer to the same command was."""
+    """Put a result in its row's place, beside what the first answer to the same recipe was."""
     with one_at_a_time():
         known = results()
         before = known.get(result["row"], {})
-        if before.get("command") == result["command"]:
+        if before.get("recipe") == result["recipe"]:
             result["first"] = before.get("first", {name: before[name] for name in _OF_AN_ANSWER if name in before})
         kept = {**known, result["row"]: result}
         replace(RESULTS, "".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)))
+
+
+def stale(every: list[dict[str, Any]], known: dict[str, dict[str, Any]]) -> list[str]:
+    """Names of rows whose result is of another recipe than theirs."""
+    named = [(title(row), row) for row in every if "not_rehearsed" not in row]
+    return [name for name, row in named if name in known and recipes.is_stale(row, known[name])]
 
 
 def code() -> str:
@@ -290,6 +299,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--cache", type=Path, help="where checkouts and packages are kept for the next time")
     asked = parser.parse_args()
+    for name in stale(rows(), results()):
+        print(f"stale, its recipe has changed since it was rehearsed: {name}")
     if asked.write:
         accuracy_tables.write(rows(), results())
         print(accuracy_tables.pair_summary(accuracy_tables.compared(rows(), results()), "en"))
@@ -308,7 +319,7 @@ def main() -> int:
             if "not_rehearsed" in row:
                 continue
             before = known.get(name, {})
-            there = before.get("command") == command_of(row) and not asked.again
+            there = bool(before) and not recipes.is_stale(row, before) and not asked.again
             if asked.since is not None:
                 there = there and has(before.get("gonogo", ""), asked.since)
             if there:
@@ -321,7 +332,7 @@ def main() -> int:
             else:
                 found = run(row, asked.mirrors, cache, asked.timeout)
             when = {"day": datetime.date.today().isoformat(), "gonogo": of_code}
-            result = {"row": name, "command": command_of(row), **found, **when}
+            result = {"row": name, "recipe": recipes.recipe_of(row), "command": command_of(row), **found, **when}
             keep(result)
             print(accuracy_tables.line(row, result), flush=True)
     return 0
