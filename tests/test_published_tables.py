@@ -26,7 +26,7 @@ def import_module_of(name: str) -> Any:
     return module
 
 
-recipes: Any = import_module_of("recipes")
+recipes: Any = import_module_of("recipe_hash")
 tables: Any = import_module_of("accuracy_tables")
 
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recipes import is_stale
+from recipe_hash import is_stale
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCS / "pictures" / "accuracy.svg"

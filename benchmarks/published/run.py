@@ -21,7 +21,7 @@ What a recipe's files name and is not here (data, tokenizers) is left to ``gonog
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result of
 the same recipe are left out unless ``--again`` is given, or ``--since COMMIT`` and the result is of a gonogo without
 that commit. Each result is kept in ``results.jsonl`` at once, with its day, gonogo's commit (``+``: and changes to it),
-a hash of the recipe (the row's settings and the program here that it runs: ``recipes.py``), and the first answer where
+a hash of the recipe (the row's settings and the program here that it runs: ``recipe_hash.py``), and the first answer where
 it is not the first. A result whose recipe has changed since is stale: it is named at the start and by ``--write``, and
 marked in the tables.
 """
@@ -50,7 +50,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import accuracy_tables  # noqa: E402  beside this file
-import recipes  # noqa: E402
+import recipe_hash  # noqa: E402
 from projects import checked_out, tomllib  # noqa: E402
 
 RESULTS = HERE / "results.jsonl"
@@ -99,7 +99,7 @@ def keep(result: dict[str, Any]) -> None:
 def stale(every: list[dict[str, Any]], known: dict[str, dict[str, Any]]) -> list[str]:
     """Names of rows whose result is of another recipe than theirs."""
     named = [(title(row), row) for row in every if "not_rehearsed" not in row]
-    return [name for name, row in named if name in known and recipes.is_stale(row, known[name])]
+    return [name for name, row in named if name in known and recipe_hash.is_stale(row, known[name])]
 
 
 def code() -> str:
@@ -319,7 +319,7 @@ def main() -> int:
             if "not_rehearsed" in row:
                 continue
             before = known.get(name, {})
-            there = bool(before) and not recipes.is_stale(row, before) and not asked.again
+            there = bool(before) and not recipe_hash.is_stale(row, before) and not asked.again
             if asked.since is not None:
                 there = there and has(before.get("gonogo", ""), asked.since)
             if there:
@@ -332,7 +332,7 @@ def main() -> int:
             else:
                 found = run(row, asked.mirrors, cache, asked.timeout)
             when = {"day": datetime.date.today().isoformat(), "gonogo": of_code}
-            result = {"row": name, "recipe": recipes.recipe_of(row), "command": command_of(row), **found, **when}
+            result = {"row": name, "recipe": recipe_hash.recipe_of(row), "command": command_of(row), **found, **when}
             keep(result)
             print(accuracy_tables.line(row, result), flush=True)
     return 0

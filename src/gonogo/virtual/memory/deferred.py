@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 from weakref import ref
 
-if TYPE_CHECKING:
-    from gonogo.virtual.memory.tracking import Cell, DeviceRecord, MemoryRecord
-
+Cell = Any
+DeviceRecord = Any
+MemoryRecord = Any
+"""Of ``tracking.py``, which imports this module."""
 Event = tuple[int, int]
 """(number of a buffer, bytes that are allocated for it, or -1 where it is freed)."""
 

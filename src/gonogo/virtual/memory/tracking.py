@@ -18,6 +18,7 @@ from gonogo.evidence.rehearsal.record import (
     PhaseMemory,
     bytes_by_category,
 )
+from gonogo.virtual.memory.deferred import DeferredStorages
 from gonogo.virtual.memory.owners import Owner, OwnerRanges, divide_among_modules
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gonogo.virtual.memory.caching_allocator import CachingAllocator
-    from gonogo.virtual.memory.deferred import DeferredStorages
 
 Here = Any
 _CATEGORY_INDEX = {name: index for index, name in enumerate(CATEGORIES)}
