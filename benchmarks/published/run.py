@@ -21,9 +21,9 @@ What a recipe's files name and is not here (data, tokenizers) is left to ``gonog
 DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result of
 the same recipe are left out unless ``--again`` is given, or ``--since COMMIT`` and the result is of a gonogo without
 that commit. Each result is kept in ``results.jsonl`` at once, with its day, gonogo's commit (``+``: and changes to it),
-a hash of the recipe (the row's settings and the program here that it runs: ``recipe_hash.py``), and the first answer where
-it is not the first. A result whose recipe has changed since is stale: it is named at the start and by ``--write``, and
-marked in the tables.
+a hash of the recipe (the row's settings and the program here that it runs: ``recipe_hash.py``), and the first answer
+where it is not the first. A result whose recipe has changed since is stale: it is named at the start and by
+``--write``, and marked in the tables.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,24 @@ def test_memory_freed_within_is_free_afterwards(tmp_path: Path) -> None:
         for _ in range(3):
             assert taken(compiled, both) == (256, 256)
         assert torch.cuda.memory_allocated() == before
+
+
+@pytest.mark.slow
+def test_the_stand_in_for_triton_is_hidden_from_the_compiler(tmp_path: Path) -> None:
+    """It has the names that programs need, not those of the compiler; its own process, as imports are for good."""
+    stand_in = Path(compiled_regions.__file__).parents[1] / "stand_ins" / "with_triton"
+    given = f"sys.path[:0] = [{str(stand_in)!r}, {str(Path(__file__).parents[1])!r}]"
+    code = f"""
+import sys
+{given}
+import triton, triton.language
+from pathlib import Path
+from virtual import test_compiled_regions as t
+with t.virtual_session(Path({str(tmp_path)!r})):
+    print(t.taken(t.torch.compile(t.swiglu), t.bfloat16(8192, 8192 * 4)), sys.modules["triton"].__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "(256, 256) triton" in done.stdout, done.stderr
 
 
 def test_small_functions_are_not_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ code as written.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -33,6 +34,9 @@ _SETTINGS = {
     "cpp_wrapper": False,
     "triton.multi_kernel": 0,
 }
+
+
+_STAND_IN = "/stand_ins/with_triton/"
 
 
 class Reference(NamedTuple):
@@ -75,34 +79,49 @@ def plan(code: RecordedCode, properties: Any) -> list[Event]:
 
 
 def _plan(code: RecordedCode, properties: Any) -> list[Event]:
+    patches = Patches()
+    try:
+        _hide_stand_in(patches)
+        return _plan_without_stand_in(code, properties, patches)
+    finally:
+        patches.undo()
+
+
+def _plan_without_stand_in(code: RecordedCode, properties: Any, patches: Patches) -> list[Event]:
     compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
     graphs: Any = importlib.import_module("torch._inductor.graph")
     debug: Any = importlib.import_module("torch._inductor.debug")
     virtualized: Any = importlib.import_module("torch._inductor.virtualized")
     config: Any = importlib.import_module("torch._inductor.config")
     fake_tensors: Any = importlib.import_module("torch._subclasses")
-    patches = Patches()
     mode = fake_tensors.FakeTensorMode()
     handlers = virtualized.V
-    try:
-        _without_gpu(patches, properties)
-        with config.patch(_SETTINGS), mode:
-            inputs = [_fake(layout) for _, layout in code.inputs]
-            module = _traced(code, inputs)
-            with handlers.set_fake_mode(mode), debug.DebugContext():
-                compile_fx._recursive_joint_graph_passes(module)
-                compile_fx._recursive_post_grad_passes(module, is_inference=True)
-                graph = graphs.GraphLowering(module, example_inputs=inputs, is_inference=True)
-                with handlers.set_graph_handler(graph):
-                    graph.run(*inputs)
-                    graph.init_wrapper_code()
-                    graph._update_scheduler()
-                    graph.wrapper_code.push_codegened_graph(graph)
-                    graph.scheduler.codegen()
-                    graph.wrapper_code.run_wrapper_ir_passes(True)
-                    return _events(graph.wrapper_code.lines, graph)
-    finally:
-        patches.undo()
+    _without_gpu(patches, properties)
+    with config.patch(_SETTINGS), mode:
+        inputs = [_fake(layout) for _, layout in code.inputs]
+        module = _traced(code, inputs)
+        with handlers.set_fake_mode(mode), debug.DebugContext():
+            compile_fx._recursive_joint_graph_passes(module)
+            compile_fx._recursive_post_grad_passes(module, is_inference=True)
+            graph = graphs.GraphLowering(module, example_inputs=inputs, is_inference=True)
+            with handlers.set_graph_handler(graph):
+                graph.run(*inputs)
+                graph.init_wrapper_code()
+                graph._update_scheduler()
+                graph.wrapper_code.push_codegened_graph(graph)
+                graph.scheduler.codegen()
+                graph.wrapper_code.run_wrapper_ir_passes(True)
+                return _events(graph.wrapper_code.lines, graph)
+
+
+def _hide_stand_in(patches: Patches) -> None:
+    """Let the compiler find no Triton where gonogo's stand-in has been imported: it would ask for all of it."""
+    triton: Any = importlib.import_module("torch.utils._triton")
+    for name, module in list(sys.modules.items()):
+        if _STAND_IN in (getattr(module, "__file__", None) or ""):
+            patches.set_item(sys.modules, name, None)
+    triton.has_triton_package.cache_clear()
+    patches.on_undo(triton.has_triton_package.cache_clear)
 
 
 def _fake(layout: TensorLayout) -> torch.Tensor:
@@ -189,7 +208,7 @@ def _without_gpu(patches: Patches, properties: Any) -> None:
     common.register_backend_for_device("cuda", Scheduling, wrapper.PythonWrapperCodegen)
     patches.set(schedulers, "has_triton", lambda *args: True)
     patches.set(torch.Tensor, "copy_", _copy)
-    patches.set(caches, "triton_key", lambda: None)  # gonogo's stand-in for Triton has no such file
+    patches.set(caches, "triton_key", lambda: None)  # the compiler's own modules may have met the stand-in before
     for module in (passes, later_passes):  # patterns whose examples are made on the GPU
         patches.set(module, "lazy_init", lambda *args: None)
     hints.DeviceProperties.create.cache_clear()
