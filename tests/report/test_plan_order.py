@@ -54,3 +54,18 @@ def test_other_lengths_are_a_table_with_each_strategy_named_once() -> None:
         ["ZeRO-3", "2", "4,096", "8.0", "GiB", "±", "12%", "yes"],
         ["2", "16,384", "32.0", "GiB", "±", "12%", "no"],
     ]
+
+
+def test_the_page_draws_memory_over_lengths() -> None:
+    report = planned([3319.0])
+    assert report.plan is not None
+    lengths = {4096: True, 8192: True, 16384: False}
+    at = tuple(MemoryAtLength("ZeRO-3", 2, n, n << 20, n << 21, 0.12, fits) for n, fits in lengths.items())
+    for shown, points in ((at, (2, 1)), (at[:1], (0, 0))):
+        plan = msgspec.structs.replace(report.plan, memory_at=shown)
+        page = render(msgspec.structs.replace(report, plan=plan), "html", "en")
+        title = "<h2>GPU memory over the sequence length</h2>"
+        _, _, section = page.partition(title)
+        assert bool(section) == bool(points[0])
+        section = section.partition("</section>")[0]
+        assert (section.count('class="fits"'), section.count('class="too-large"')) == points

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from gonogo.finding.trials.planned import Plan, StrategySummary
 from gonogo.finding.words import size
 from gonogo.report.html.finding_markup import copyable
 from gonogo.report.html.markup import element, escape_line, heading
+from gonogo.report.html.plot import line_element, round_ticks, text_element
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
@@ -89,25 +89,17 @@ def _scatter_markup(plan: Plan, language: str, title: str) -> str:
 def _axes_markup(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
     x, y = scales.x, scales.y
     bottom, line = y(0), y(plan.capacity_bytes)
-    yield _line_element(_LEFT, bottom, _WIDTH, bottom, "axis")
-    yield _line_element(_LEFT, bottom, _LEFT, _ABOVE, "axis")
-    yield _line_element(_LEFT, line, _WIDTH, line, "limit")
+    yield line_element(_LEFT, bottom, _WIDTH, bottom, "axis")
+    yield line_element(_LEFT, bottom, _LEFT, _ABOVE, "axis")
+    yield line_element(_LEFT, line, _WIDTH, line, "limit")
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
-    yield _text_element(_WIDTH - 4, line - 5, capacity, "end")
-    for tick in _round_ticks(0, scales.top / _GIB):
-        yield _text_element(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
-    for tick in _round_ticks(scales.slowest, scales.fastest):
-        yield _text_element(x(tick), bottom + 16, f"{tick:,g}", "middle")
-    yield _text_element(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
-    yield _text_element(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
-
-
-def _round_ticks(minimum: float, maximum: float) -> list[float]:
-    """About five round numbers above ``minimum`` and up to ``maximum``."""
-    rough = (maximum - minimum) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
-    return [step * number for number in range(int(minimum / step) + 1, int(maximum / step + 1e-9) + 1)]
+    yield text_element(_WIDTH - 4, line - 5, capacity, "end")
+    for tick in round_ticks(0, scales.top / _GIB):
+        yield text_element(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
+    for tick in round_ticks(scales.slowest, scales.fastest):
+        yield text_element(x(tick), bottom + 16, f"{tick:,g}", "middle")
+    yield text_element(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
+    yield text_element(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
 
 
 def _separate_points(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
@@ -130,7 +122,7 @@ def _point_markup(
         element("circle", cx=f"{x:.1f}", cy=f"{up:.1f}", r=str(_POINT_RADIUS), klass="fits" if number else "too-large"),
     ]
     if number:
-        parts.append(_text_element(x, up + 4, str(number), "middle"))
+        parts.append(text_element(x, up + 4, str(number), "middle"))
     if with_link:
         return element("a", *parts, href=f"#strategy-{number}-{language}", aria_label=_tooltip_text(choice, language))
     return element("g", *parts)
@@ -140,20 +132,12 @@ def _error_bar(choice: StrategySummary, x: float, scales: _Scales) -> str:
     """The range within which the strategy's real memory may lie."""
     spread = choice.reserved_bytes * choice.band
     high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
-    return _line_element(x, high, x, low, "band")
+    return line_element(x, high, x, low, "band")
 
 
 def _tooltip_text(choice: StrategySummary, language: str) -> str:
     speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
     return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
-
-
-def _line_element(x1: float, y1: float, x2: float, y2: float, css_class: str) -> str:
-    return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", klass=css_class)
-
-
-def _text_element(x: float, y: float, content: str, anchor: str) -> str:
-    return element("text", escape_line(content), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
 def _strategy_details(plan: Plan, number: int, language: str) -> str:

@@ -18,6 +18,7 @@ from gonogo.report.html.curves import curve_sections
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes_section
+from gonogo.report.html.lengths import lengths_section
 from gonogo.report.html.markup import element, escape_line, format_sentence, heading, link
 from gonogo.report.html.over_time import over_time_section
 from gonogo.report.html.scatter import scatter_section
@@ -126,6 +127,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield from guarded_sections(report.guarded_run, language)
     if report.plan is not None:
         yield from scatter_section(report.plan, language)
+        yield from lengths_section(report.plan, language)
     if report.bisection is not None:
         yield releases_section(report.bisection, language)
     for table in evidence_tables(report, language):
