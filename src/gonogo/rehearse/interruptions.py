@@ -102,7 +102,11 @@ def save_moments(events: Sequence[FileEvent], with_state: set[str], earlier: Col
         (
             number
             for number, one in enumerate(events)
-            if (_contains_any(one.path, earlier) if one.is_removed else os.path.dirname(one.path) in folders)
+            if (
+                _contains_any(one.path, earlier)
+                if one.is_removed
+                else one.is_meanwhile or os.path.dirname(one.path) in folders
+            )
         ),
         None,
     )

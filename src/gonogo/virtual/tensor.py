@@ -15,6 +15,7 @@ import torch
 from torch.utils._pytree import tree_flatten
 
 from gonogo.virtual import private
+from gonogo.virtual.memory.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     from gonogo.virtual.memory.tracking import Cell
@@ -237,11 +238,13 @@ class VirtualTensor(torch.Tensor):
         return self.cell.pinned
 
     def is_shared(self) -> bool:
-        """True on an accelerator; a virtual CPU tensor is never in shared memory."""
-        return self._device.type != "cpu"
+        """True on an accelerator, and for a host tensor that the program has moved to shared memory."""
+        return self._device.type != "cpu" or self.cell in SharedMemory.held
 
     def share_memory_(self) -> Any:
-        """Return the tensor: without memory, sharing makes no difference."""
+        """Count the tensor's storage as shared memory."""
+        if self._device.type == "cpu":
+            SharedMemory.add(self.cell)
         return self
 
     def record_stream(self, stream: Any) -> None:

@@ -14,6 +14,7 @@ from gonogo.evidence.rehearsal.checkpoints.disk_use import (
     saves_on_disk,
     signalled_save,
 )
+from gonogo.evidence.rehearsal.checkpoints.shared_memory import pinned_bytes_of_node, shm_bytes_of_node
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES, HeldState, RankRunState, StateKind, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
@@ -94,6 +95,7 @@ def _life_costs(
         max_peak_bytes(save, host=False), max_peak_bytes(save, host=True),
         max_peak_bytes(resume, host=False), max_peak_bytes(resume, host=True),
         saves[-1].nbytes if saves else 0, saves[-1].files if saves else 0,
+        shm_bytes_of_node(first_life), pinned_bytes_of_node(first_life),
     )  # fmt: skip
 
 

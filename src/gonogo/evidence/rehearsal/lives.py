@@ -131,6 +131,8 @@ class FileEvent(msgspec.Struct, frozen=True):
     """Communications of some ranks only, since the last collective of all."""
     appends: bool = False
     """Whether it was opened to append to it."""
+    is_meanwhile: bool = False
+    """Whether the program did this while it had a save in the background under way."""
 
 
 def is_at_or_below(path: str, folder: str) -> bool:
@@ -189,6 +191,26 @@ class RankSave(msgspec.Struct, frozen=True):
     """Bytes that a real run writes beyond these files."""
 
 
+BackgroundSaveEnd = Literal["awaited", "overlapped", "exit", "lost", "without-group", "later"]
+"""When a save in the background was complete, if it was: the program waited for it; it began the next save; it ended,
+and Python waited; it ended, and Python didn't; it had destroyed the process group before; it trained on for so long
+that the save was taken to be complete."""
+
+
+class BackgroundSave(msgspec.Struct, frozen=True):
+    """A save that a thread of the program wrote, held until the program waited for it."""
+
+    place: str
+    """Where the program began it."""
+    step: int
+    """Optimizer steps before it."""
+    steps_meanwhile: int
+    ended: BackgroundSaveEnd
+    files: tuple[str, ...]
+    error: str = ""
+    """What the thread raised."""
+
+
 class SavePlan(msgspec.Struct, frozen=True):
     """How many checkpoints a run will make and keep, by its own settings."""
 
@@ -212,6 +234,8 @@ class RankRunState(msgspec.Struct):
     saves: list[RankSave] = []
     """First life: each of its saves after which training went on."""
     save_plan: SavePlan | None = None
+    background: list[BackgroundSave] = []
+    """Saves that it wrote in threads of its own."""
     signal: SignalOutcome | None = None
     """First life: what it did at the job's signal; None if there was none."""
     file_reads: list[FileEvent] = []
@@ -234,6 +258,10 @@ class RankRunState(msgspec.Struct):
     """Bytes that a real run writes beyond the files here: data kept out of streams, less the labels in its place."""
     save_peaks: dict[str, int] = {}
     """For each device (``cpu`` is the host): the peak allocation between a step and the next forward."""
+    shm_bytes: int = 0
+    """The most that its tensors took of /dev/shm, because they were shared with other processes."""
+    pinned_bytes: int = 0
+    """What was pinned on the host when training went on after a save, or while one was under way."""
     resume_peaks: dict[str, int] = {}
     """The same for the second life, up to its first forward."""
     began: float = 0.0

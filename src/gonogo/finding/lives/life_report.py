@@ -98,6 +98,10 @@ class LifeCosts(msgspec.Struct, frozen=True):
     disk_bytes: int = 0
     """Disk space of the last save, over all ranks; a run that keeps several checkpoints needs this for each."""
     disk_files: int = 0
+    shm_bytes: int = 0
+    """The most that all ranks of a node have in /dev/shm in the first life: shared tensors, files saved there."""
+    pinned_bytes: int = 0
+    """What all ranks of a node have pinned on the host when they have saved."""
 
 
 class SignalledSave(msgspec.Struct, frozen=True):

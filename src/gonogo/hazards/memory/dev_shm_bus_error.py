@@ -3,6 +3,7 @@ from gonogo.evidence.log.context import is_outside_training
 from gonogo.evidence.log.exit_summary import process_exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
+from gonogo.evidence.rehearsal.checkpoints.shared_memory import shm_bytes_of_node
 from gonogo.finding.words import size
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, find_small_shared_memory
 from gonogo.hazards.rule import (
@@ -76,7 +77,20 @@ class DevShmBusError(Hazard):
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
-        """More data prefetched by the workers of a node's ranks than its /dev/shm can hold."""
+        """More data prefetched by the workers of a node's ranks than its /dev/shm can hold, or more state of a save."""
+        first = record.first_life or record
+        saved = shm_bytes_of_node(first)
+        if saved > (_DEFAULT_SHM_BYTES if record.shm_bytes is None else record.shm_bytes):
+            is_stated = record.shm_bytes is not None
+            cause = self.texts["cause_of_save"] if is_stated else self.texts["cause_of_save_by_default"]
+            yield self.finding(
+                cause.format(ranks=max(1, first.ranks_per_node), needed=size(saved), given=size(record.shm_bytes or 0)),
+                ranks=tuple(rank.rank for rank in first.ranks),
+                severity=Severity.ERROR if is_stated else Severity.WARNING,
+                certainty=Certainty.CERTAIN if is_stated else Certainty.POSSIBLE,
+                cure=(*SHARED_MEMORY_CURE, self.texts["cure_of_save"]),
+                confirm=() if is_stated else translated("df -h /dev/shm shows this size where training runs"),
+            )
         seen = [rank for rank in record.ranks if rank.loading is not None]
         fullest = max(seen, key=lambda rank: rank.loading.held_bytes if rank.loading else 0, default=None)
         loading = fullest.loading if fullest is not None else None
@@ -142,5 +156,6 @@ def _find_evidence(log: FailureLog) -> tuple[LoggedError | LineMatch | None, Cer
     return None, Certainty.POSSIBLE
 
 
+_DEFAULT_SHM_BYTES = 64 << 20
 _SMALL_SHM_BYTES = 128 << 20
 """Twice docker's default for a container."""

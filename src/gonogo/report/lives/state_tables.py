@@ -25,8 +25,26 @@ _COUNTER_COLUMNS = {
     "zh": ("内容", "保存时", "恢复时", "恢复后"),
 }
 _COST_COLUMNS = {
-    "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at {rate}/s"),
-    "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 {rate}/s"),
+    "en": (
+        "stage",
+        "GPU, peak of a rank",
+        "host, peak of a rank",
+        "on disk, all ranks",
+        "files",
+        "at {rate}/s",
+        "pinned, of a node",
+        "/dev/shm, of a node",
+    ),
+    "zh": (
+        "阶段",
+        "GPU（单个 rank 峰值）",
+        "主机内存（单个 rank 峰值）",
+        "磁盘（所有 rank）",
+        "文件数",
+        "按 {rate}/s",
+        "锁页内存（每节点）",
+        "/dev/shm（每节点）",
+    ),
 }
 _DISK_COLUMNS = {
     "en": ("save", "at step", "files", "on disk, all ranks", "removed", "kept", "then on disk", "at most"),
@@ -228,11 +246,14 @@ def _costs_table(life_report: LifeReport, language: str) -> Table:
     words, costs, rate = _TABLE_TEXTS[language], life_report.costs, life_report.write_bytes_per_second
     rows = (
         (words["save"], size(costs.save_gpu_bytes), size(costs.save_host_bytes), size(costs.disk_bytes),
-         f"{costs.disk_files:,}", _format_write_time(costs.disk_bytes, rate)),
-        (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
+         f"{costs.disk_files:,}", _format_write_time(costs.disk_bytes, rate), size(costs.pinned_bytes),
+         size(costs.shm_bytes)),
+        (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", "", "", ""),
     )  # fmt: skip
     columns = tuple(column.format(rate=f"{rate / 1e9:.3g} GB") for column in _COST_COLUMNS[language])
-    return Table(words["costs"], columns, rows, frozenset(range(1, 6)))
+    # Most runs pin nothing and share nothing.
+    shown = 8 if costs.shm_bytes else 7 if costs.pinned_bytes else 6
+    return Table(words["costs"], columns[:shown], tuple(row[:shown] for row in rows), frozenset(range(1, shown)))
 
 
 def _signal_table(told: SignalledSave, language: str) -> Table:

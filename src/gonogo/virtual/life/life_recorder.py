@@ -10,12 +10,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, get_args
 
 import msgspec
 import torch
 from torch import nn
 
+from gonogo.evidence.rehearsal.checkpoints.shared_memory import SHM
 from gonogo.evidence.rehearsal.lives import (
     RESULT_STAGES,
     FileEvent,
@@ -37,13 +39,16 @@ from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
 from gonogo.virtual.life.averages import Averages
+from gonogo.virtual.life.background_saves import BackgroundSaves, ProgramMoment
 from gonogo.virtual.life.inventory import StateInventory, origins_of_pieces
 from gonogo.virtual.life.origin_mode import BATCH, OriginMode
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.memory.shared_memory import SharedMemory
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.origins import Described, Origins, real_path, set_labels
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.components import PLAIN, ComponentFactories
+from gonogo.virtual.weights.sharded_saves import InlineExecutor
 
 _FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "shutil.rmtree"})
 _MAX_FILE_EVENTS = 4096
@@ -84,6 +89,8 @@ class LifeRecorder:
         self._drawn: dict[Any, bool] = {}
         self._initial: dict[Any, tuple[StateOrigin, ...]] = {}
         self._averages = Averages(labels=part == "first")
+        self._background = BackgroundSaves(self._describe_moment, lambda: self._life.step)
+        self._saved_in_background: ProgramMoment | None = None
 
     def install(self, mode: VirtualMode, lifecycle: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
         """Attach to the program of a session; returns the undo."""
@@ -93,8 +100,10 @@ class LifeRecorder:
         undo = [
             self._inventory.install(),
             random_states.install(self._record_random_state_read, self._record_random_state_set),
+            self._background.install(),
         ]
         sys.addaudithook(self._record_file_event)
+        InlineExecutor.defer = self._defer_save
         Origins.followed = True
         mode.mixed_kinds = _MIXED_IN_RESULTS if self._is_afterwards else _MIXED_IN_LOADING
         mode.averages = None if self._is_afterwards else self._averages
@@ -127,7 +136,7 @@ class LifeRecorder:
         lifecycle.on_batch = label_and_forward_batch
 
         def stop_recording() -> None:
-            Origins.followed = False
+            Origins.followed, InlineExecutor.defer = False, None
             for one in reversed(undo):
                 one()
 
@@ -141,7 +150,11 @@ class LifeRecorder:
     def on_forward(self) -> None:
         """Record the state at the first forward: its labels in the first run, what was resumed in the second."""
         if self._is_first:
+            self._life.goes_on_with_data = self._life.goes_on_with_data or bool(self._background.held_since())
             self._wait_for_handler()
+            if self._saved_since_step or self._background.is_one_under_way:
+                pinned = self._mode.memory.device(torch.device("cpu")).pinned
+                self.record.pinned_bytes = max(self.record.pinned_bytes, pinned)
             if self._saved_since_step:
                 for device, peak in self._window_peak_bytes().items():
                     self.record.save_peaks[device] = max(peak, self.record.save_peaks.get(device, 0))
@@ -161,6 +174,7 @@ class LifeRecorder:
     def on_backward(self) -> None:
         """End the first run once training continues after a save: by then it has read the next batch."""
         self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
+        self._background.settle()
         if self._is_first and self._saved_since_step and self._life.step:
             self._end_save()
             told = self.record.signal
@@ -179,17 +193,21 @@ class LifeRecorder:
         if told is not None and told.saved_at is None:
             self.record.signal = msgspec.structs.replace(told, saved_at=self._life.step)
         sizes = {name: os.path.getsize(name) for name in self._written_since_save if os.path.isfile(name)}
-        self.record.saves.append(RankSave(self._life.step, sizes, self.record.omitted_bytes))
+        begun = self._saved_in_background
+        step = begun.step if begun is not None else self._life.step
+        self.record.saves.append(RankSave(step, sizes, self.record.omitted_bytes))
         self._written_since_save, self._opened = {}, {}
         self._saved_since_step = False
 
     def on_step(self) -> None:
         """Label the state again, since the optimizer has replaced its values."""
         self._averages.start_detection(self._inventory.state_tensors(self._life.trained_root))
+        self._background.on_step()
         if self._is_first:
             self._label_state_tensors()
-            self.record.random_got = {}
-            if not self._saved_since_step:
+            if self._saved_in_background is None:
+                self.record.random_got = {}
+            if not self._saved_since_step and not self._background.is_one_under_way:
                 for device in self._mode.memory.devices.values():
                     device.restart_window()
             if self._signal_number and self.record.signal is None and self._life.step + 1 >= self._life.target:
@@ -221,9 +239,15 @@ class LifeRecorder:
             self._pauses += 1
             time.sleep(_PAUSE_SECONDS)
 
+    def until_the_end(self) -> AbstractContextManager[None]:
+        """Run the program in this, to its end."""
+        return self._background.until_the_end()
+
     def finish(self, outcome: Outcome) -> RankRunState:
         """The record at the program's end; a program that failed before training leaves no state in it."""
         resumed = not self._is_first and not self._is_afterwards
+        self.record.background = self._background.finish()
+        self.record.shm_bytes = SharedMemory.peak
         if self._is_first and self._saved_since_step:
             self._end_save()
         self.record.save_plan = self._life.save_plan
@@ -264,6 +288,12 @@ class LifeRecorder:
         if not self._saved_since_step:
             self.record.at_save = self._describe_state(self._life.trained_root, continues_training=True)
             self.record.batches_before_save = len(self.record.batches)
+            self._saved_in_background = begun = self._background.task_of_thread
+            if begun is not None:  # what it writes is of then
+                self.record.at_save = msgspec.structs.replace(
+                    self.record.at_save, step=begun.step, counters=begun.counters
+                )
+                self.record.batches_before_save, self.record.random_got = begun.batches, begun.random_states
         if any(label[0] in (*_STATE_KINDS, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
             self._life.goes_on_with_data = True  # up to the next batch
@@ -293,11 +323,12 @@ class LifeRecorder:
             if not isinstance(path, str | bytes):
                 return
             name = os.path.abspath(os.fsdecode(path))
-            if name.startswith(_NO_CHECKPOINTS):
+            if name.startswith(_NO_CHECKPOINTS) and not name.startswith(SHM):
                 return
             if not args[2] & (os.O_WRONLY | os.O_RDWR):
                 self._record_read_event(name)
             else:
+                self._background.hold(name)
                 if name not in self.record.written:
                     self.record.written.append(name)
                 if name not in self._opened:
@@ -323,7 +354,21 @@ class LifeRecorder:
 
     def _file_event(self, name: str) -> FileEvent:
         collectives, others = self.collectives_done()
-        return FileEvent(time.time(), name, collectives=collectives, save=len(self.record.saves), others_since=others)
+        return FileEvent(
+            time.time(), name, collectives=collectives, save=len(self.record.saves), others_since=others,
+            is_meanwhile=self._background.task_of_thread is None and bool(self._background.held_since()),
+        )  # fmt: skip
+
+    def _defer_save(self, fn: Callable[[], Any]) -> Any:
+        self._life.goes_on_with_data = self._life.goes_on_with_data or self._is_first
+        return self._background.defer(fn)
+
+    def _describe_moment(self) -> ProgramMoment:
+        counters = *self._inventory.step_counters(), *self._averages.update_counters()
+        return ProgramMoment(
+            self._life.ledger.current_place(), self._life.step, len(self.record.batches), counters,
+            self.record.random_got,
+        )  # fmt: skip
 
     def _record_omitted_bytes(self, nbytes: int) -> None:
         if self._is_first and self._life.step:

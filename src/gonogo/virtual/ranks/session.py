@@ -280,7 +280,8 @@ class Session:
         ended: End = "completed"
         try:
             watched = self.origin.recording_forward_calls() if self.plan.trace_autograd else contextlib.nullcontext()
-            with self.mode, watched, self._counting():
+            to_the_end = self.of_life.until_the_end() if self.of_life is not None else contextlib.nullcontext()
+            with self.mode, watched, self._counting(), to_the_end:
                 _run_program(self.plan)
             self.life.on_program_end()
             self.life.enter("exit")

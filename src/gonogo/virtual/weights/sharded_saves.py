@@ -13,11 +13,12 @@ import functools
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from gonogo.virtual.collectives.peers import Peers
+from gonogo.virtual.memory.shared_memory import SharedMemory
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
@@ -130,11 +131,15 @@ def install_staging() -> Callable[[], None]:
     return patches.undo
 
 
-class _InlineExecutor(Executor):
-    """Runs submitted functions immediately."""
+class InlineExecutor(Executor):
+    """Runs submitted functions immediately, or when ``defer`` says."""
+
+    defer: ClassVar[Callable[[Callable[[], Any]], Future[Any]] | None] = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """A completed future with what the function returned or raised."""
+        if InlineExecutor.defer is not None:
+            return InlineExecutor.defer(functools.partial(function, *args, **kwargs))
         future: Future[Any] = Future()
         try:
             future.set_result(function(*args, **kwargs))
@@ -154,7 +159,7 @@ def _use_inline_executor(patches: Patches, module: ModuleType) -> None:
         make(executor, *args, **kwargs)
         if isinstance(getattr(executor, "_executor", None), Executor):
             executor._executor.shutdown(wait=False)
-            executor._executor = _InlineExecutor()
+            executor._executor = InlineExecutor()
 
     patches.set(owner, "__init__", init_with_inline_executor)
 
@@ -174,10 +179,13 @@ def _patch_stager(patches: Patches, module: ModuleType) -> None:
             return staged
         size = tensor.numel() * tensor.element_size()
         pinned = bool(stager.pin_memory and size and size >= getattr(stager, "pin_memory_min_bytes", 0))
-        copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pinned)
+        copy: Any = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=pinned)
+        if getattr(stager, "share_memory", False):
+            SharedMemory.add(copy.cell)
         memo[id(tensor)] = copy.copy_(tensor.detach(), non_blocking=non_blocking)
         for name, value in vars(tensor).items():
             setattr(copy, name, stager.deepcopy_with_tensor_offload(value, memo, non_blocking=non_blocking))
-        return copy
+        whole: torch.Tensor = copy
+        return whole
 
     patches.set(owner, "_offload_tensor", offload_tensor)
