@@ -73,10 +73,6 @@ class _Task:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class _Killed(SystemExit):
-    """Ends a thread whose program has been killed before it wrote."""
-
-
 class ProgramLeft(SystemExit):
     """Raised in place of ``os._exit``, which would take the rehearsal's record with it."""
 
@@ -180,7 +176,7 @@ class BackgroundSaves:
         if task is None:
             return
         if self._is_over:
-            raise _Killed
+            raise SystemExit  # ends the thread, as the kill of the program does
         task.files.append(file)
         if task.may_go_on.is_set():
             return
@@ -195,7 +191,7 @@ class BackgroundSaves:
             elif time.monotonic() > until:
                 self._let_go(task, "later")
         if self._is_over:
-            raise _Killed
+            raise SystemExit  # ends the thread, as the kill of the program does
 
     def defer(self, fn: Callable[[], Any]) -> concurrent.futures.Future[Any]:
         """A future of ``fn``, which is called where the program waits for it, or where it has to be complete."""
