@@ -73,3 +73,36 @@ def test_a_hazard_that_is_named_after_a_library_declares_it() -> None:
         if hazard.theme == "zero3" and hazard.name.endswith("-hang"):
             named.add("zero")  # a timeout is all that such a hang leaves in a log
         assert named <= set(hazard.about), hazard.name
+
+
+MIXED_DEVICES = (
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!\n"
+)
+
+
+def test_what_the_users_own_code_does_is_not_likely_where_only_a_framework_is_on_the_stack(tmp_path: Path) -> None:
+    name = "device-mismatch-input-not-moved"
+    code = "scalars = (scores - mean[g]) / (std[g] + epsilon)"
+    frameworks = FRAME.format(path=f"{SITE}/verl/trainer/ppo/core_algos.py", function="compute", code=code)
+    users = FRAME.format(path="/home/u/train.py", function="step", code=code)
+    theirs, mine = found(tmp_path, frameworks + MIXED_DEVICES, name), found(tmp_path, users + MIXED_DEVICES, name)
+    assert theirs is not None
+    assert mine is not None
+    assert (theirs.certainty, mine.certainty) == (Certainty.POSSIBLE, Certainty.LIKELY)
+
+
+def test_what_was_raised_stands_above_a_possible_cause_that_names_nothing_of_it(tmp_path: Path) -> None:
+    log = FRAME.format(path=f"{SITE}/verl/trainer/ppo/core_algos.py", function="compute", code="a - b[g]")
+    report = report_on(tmp_path, log + MIXED_DEVICES)
+    names = [finding.hazard for finding in report.findings]
+    assert names.index("program-raises") < names.index("device-mismatch-input-not-moved")
+    assert report.answer is not None
+    assert "batch to the model" not in str(report.answer.change)
+
+
+def test_another_release_of_a_package_that_is_not_there_is_not_the_likely_cure(tmp_path: Path) -> None:
+    log = FRAME.format(path=f"{SITE}/torch/distributed/checkpoint/planner.py", function="plan", code="raise x")
+    log += "RuntimeError: Missing key in checkpoint state_dict: optim.state.layers.1.weight.step.\n"
+    name = "fsdp2-sharded-optimizer-load-without-planner"
+    finding = found(tmp_path, log, name)
+    assert finding is None or finding.certainty is Certainty.POSSIBLE

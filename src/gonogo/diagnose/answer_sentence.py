@@ -29,7 +29,8 @@ def failure_answer(
 ) -> Answer | None:
     """The answer to "why did the run fail"; None if the log shows no failure."""
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
-    cure = lower_first_letter(first.cure[0]) if first is not None and first.cure else None
+    told = first is None or first is findings[0] or first.certainty in _CONFIDENT  # not below what was raised
+    cure = lower_first_letter(first.cure[0]) if first is not None and told and first.cure else None
     statement = exception_statement(facts, versions, parts, cure)
     apart = next((clue for clue in clues if clue.decides), None)
     if first is not None and first.cause in CUT_LOG_CAUSES and clues:
@@ -140,6 +141,9 @@ _DESCRIBED_BY_CAUSE = (
 
 def _as_clause(finding: Finding) -> Text:
     title = finding.title
+    if title.en.startswith("Out of GPU memory in"):
+        sizes = _split_first_sentence(lower_first_letter(finding.cause))[0]  # its numbers say more than any kind
+        return Text(f"GPU memory ran out: {sizes.en}", f"显存不足：{sizes.zh}")
     if title.en.startswith("Out of GPU memory"):
         return Text(title.en.replace("Out of GPU memory", "GPU memory ran out", 1), title.zh)
     if finding.hazard in _DESCRIBED_BY_CAUSE and finding.cause:

@@ -145,9 +145,11 @@ def _explain_by_first_rule(
 
 def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:
     """The advice to run without the failing feature; after advice on the user's own line, if that raised it."""
-    if not parts:
+    # A feature that no setting shows to be on is not suggested to be turned off.
+    part = next((part for part in parts if part.setting is not None), None)
+    if part is None:
         return None
-    change = suggest_change(parts[0], raised)
+    change = suggest_change(part, raised)
     if facts.at is None or facts.at.owner != "user" or (place := place_to_look(facts)) is None:
         return change
     return Text(f"{place.en}; {change.en}", f"{place.zh}；{change.zh}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from gonogo.evidence.log.failure_log import FailureLog
@@ -9,7 +11,7 @@ from gonogo.finding import Certainty, Finding, Severity, sorted_findings
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, hazards_possible_in_log
 from gonogo.judge.cut_short import findings_by_similar_frames, findings_in_cut_log
-from gonogo.judge.obligations import limit_certainty_to_obligations
+from gonogo.judge.obligations import is_linked, limit_certainty_to_obligations
 
 CONFIDENT_CERTAINTIES = (Certainty.CERTAIN, Certainty.LIKELY)
 
@@ -58,7 +60,20 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
     ordered = sorted_findings(sorted(found.values(), key=sort_key))
     # A confident finding that nothing is wrong is listed above an error that is merely possible.
     confident = [finding for finding in ordered if finding.certainty in CONFIDENT_CERTAINTIES]
-    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES))
+    possible = [finding for finding in ordered if finding.certainty not in CONFIDENT_CERTAINTIES]
+    # What was raised is told before causes that nothing in the exception or its code points to.
+    possible.sort(key=lambda finding: 1 if is_raised_exception(finding) else _rank_of_possible(finding, hazards, log))
+    return (*confident, *possible)
+
+
+def _rank_of_possible(finding: Finding, hazards: Mapping[str, Hazard], log: FailureLog) -> int:
+    hazard = hazards[finding.hazard]
+    return 2 if hazard.fallback or not is_linked(finding, hazard, log) else 0
+
+
+def is_raised_exception(finding: Finding) -> bool:
+    """Whether the finding only tells the exception that was raised."""
+    return finding.hazard == "program-raises"
 
 
 def names_cause(finding: Finding) -> bool:

@@ -8,6 +8,11 @@ So each finding is also asked what would happen if the log said something else:
   reason: any defect in that function raises such an exception.
 - Does the log show the engine or the library that the hazard is about?
 - Is the evidence a line beside an exception that explains itself?
+- Does the traceback pass through what is blamed? A hazard of the user's own loop, data or tensors isn't likely where
+  every frame is a framework's, nor is one whose cure is another release of a package that the log doesn't mention.
+
+What is left and only possible may head a report if it is *linked*: it names something that the exception, or the code
+that raised it, names too. Without a link, what was raised is told first (:func:`is_linked`).
 """
 
 from __future__ import annotations
@@ -18,11 +23,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.evidence.failure.api_mismatch import PLAIN_TYPES
+from gonogo.evidence.log.code_owner import is_user_path
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.log_rule import LoggedHazard
 
 _NAMING_TYPES = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError"))
 """Exceptions that say which name of the code is not there: any mistake at the same place raises them, too."""
@@ -30,6 +37,17 @@ _SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 """Exceptions that Python itself raises for any mistake, and whose message names what was wrong."""
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
+_THEMES_OF_OWN_CODE = ("autograd", "data", "device", "loop")
+"""Themes of what a user's loop, data set or tensors do: a framework's own code is another cause of the same words."""
+_THEME_OF_USER_FUNCTIONS = "post_training"
+"""A theme whose hazards that scripts show are about functions given to the trainer (rewards)."""
+_MEMORY_SHORTAGES = ("gpu-oom", "cpu-ram-oom")
+_RAISING_FRAMES = 2
+_IDENTIFIER_PATTERN = lazy_compile(
+    r"[A-Za-z]\w*_\w*[A-Za-z0-9]|_\w*[A-Za-z]\w*|[A-Za-z]*[a-z][A-Z]\w*|[a-z]+\d+|(?<=[/'\"`])\.[a-z]{3,}"
+)
+_PLACE_PATTERN = lazy_compile(r"\bin [\w.<>]+ \([\w.-]+:\d+\)|[\w.-]+\.py:\d+")
+_UPGRADED_PACKAGE_PATTERN = lazy_compile(r"^(?:Upgrade|upgrade|pip install -U|Use a later) ([a-z][\w-]{2,40})\b")
 _OTHER_NAME = "qzx_other"
 _ZERO = "zero"
 _MENTIONS = {
@@ -57,9 +75,53 @@ def limit_certainty_to_obligations(finding: Finding, hazard: Hazard, log: Failur
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
-    if error.type in _NAMING_TYPES and _matches_any_names(finding, hazard, log, error):
+    if (finding.certainty is Certainty.LIKELY and not _is_on_the_chain(finding, hazard, log, error)) or (
+        error.type in _NAMING_TYPES and _matches_any_names(finding, hazard, log, error)
+    ):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     return finding
+
+
+def is_linked(finding: Finding, hazard: Hazard, log: FailureLog) -> bool:
+    """Whether a finding names something of the failure: an identifier of the exception's message or of its code.
+
+    That the finding repeats the place, or sizes of the message, links nothing. A line outside of exceptions is its own
+    link, and so is a shortage of memory, which no other cause reports in these words.
+    """
+    error = _decisive_error(finding, log)
+    if error is None or not error.frames or finding.hazard.startswith(_MEMORY_SHORTAGES):
+        return True
+    if hazard.theme == _THEME_OF_RELEASES and error.type in _SELF_EXPLAINING_TYPES:
+        return True
+    said = "\n".join(text.en for text in (finding.title, finding.cause, *finding.cure))
+    code = "\n".join(f"{frame.function}\n{frame.code}" for frame in error.frames[-_RAISING_FRAMES:])
+    raised = f"{error.message[:2000]}\n{code[:4000]}"
+    return not _identifiers(_PLACE_PATTERN.sub(" ", said)).isdisjoint(_identifiers(raised))
+
+
+def _identifiers(text: str) -> set[str]:
+    """Names of code in a text: with an underscore, a digit or a capital letter inside; no plain words."""
+    return {name.strip("_").lower() for name in _IDENTIFIER_PATTERN.findall(text)}
+
+
+def _is_on_the_chain(finding: Finding, hazard: Hazard, log: FailureLog, error: LoggedError) -> bool:
+    """Whether the traceback passes through what the hazard blames, or the hazard names something of the failure.
+
+    A message alone is raised for many causes. Without frames nothing tells them apart.
+    """
+    first_cure = finding.cure[0].en if finding.cure else ""
+    upgraded = _UPGRADED_PACKAGE_PATTERN.search(first_cure)
+    if error.frames and upgraded is not None and not _is_mentioned(log, upgraded.group(1)):
+        return False
+    if is_linked(finding, hazard, log):
+        return True
+    in_user_function = hazard.theme == _THEME_OF_USER_FUNCTIONS and type(hazard).in_script is not Hazard.in_script
+    if hazard.theme in _THEMES_OF_OWN_CODE or in_user_function:
+        return any(is_user_path(frame.path) for frame in error.all_frames)
+    if not isinstance(hazard, LoggedHazard) or type(hazard).in_log is not LoggedHazard.in_log:
+        return True  # Its code decides by more than the message.
+    sign = next((sign for sign in hazard.signs if sign.find_evidence(log) is not None), None)
+    return sign is None or bool(sign.frames or sign.innermost or sign.outside or sign.beside)
 
 
 def _confirmation_texts(hazard: Hazard) -> tuple[Text, ...]:

@@ -50,9 +50,9 @@ def sliced_shard_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     yield Clue(
         translated(
-            "A slice of {length} from {start} on reaches past the tensor's {size} entries: sender and "
-            "receiver disagree on the tensor's size. Compare its shape on both sides (parallel size, "
-            "padding, layout)"
+            "A slice of {length} from {start} on reaches past the tensor's {size} entries: what cuts it and what made "
+            "it disagree on its size. Compare its shape on both sides (the number of shards or sub-groups that it is "
+            "put together from, parallel size, padding, layout)"
         ).format(length=length, start=start, size=size),
         (place,),
         decides=True,

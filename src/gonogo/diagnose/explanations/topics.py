@@ -23,6 +23,7 @@ TOPICS_FILE = Path(__file__).with_name("topics.toml")
 _MAX_TOPICS = 2
 _NEEDED_WEIGHT = 3
 _MAX_FRAMES = 24
+_NEAR_FRAMES = 5
 _OFF_VALUES = ("false", "0", "none", "no", "null", "off", "", "disable", "disabled")
 _SIZE_PATTERN = re.compile(r"(?:size|degree|parallel|^[tpce]p$|parallel_\w+)$")
 
@@ -63,6 +64,8 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
         setting = next(_settings_of(topic, settings), None)
         if topic.all and (shown is None or not said or setting is None):
             continue
+        if setting is None and not said and not _is_in_name(code, frames[:_NEAR_FRAMES]):
+            continue  # A folder's name, or an argument, does not say what the functions are for.
         weight = (0 if shown is None else 3 if shown < 2 else 2 if shown < 5 else 1) + 2 * said + (setting is not None)
         weight += bool(topic.says) and said and setting is not None
         weighed.append((weight, FailingPart(topic, frames[shown] if shown is not None else None, setting)))
@@ -111,6 +114,14 @@ def _package_of(part: FailingPart, exception: RaisedException) -> str:
     if part.frame is not None and part.frame.package not in ("", "torch"):
         return part.frame.package
     return next((frame.package for frame in reversed(exception.frames) if frame.package not in ("", "torch")), "")
+
+
+def _is_in_name(pattern: re.Pattern[str], frames: Sequence[CodePlace]) -> bool:
+    """Whether the name of one of the frames' functions or files matches."""
+    return any(
+        pattern.search(f"{frame.path.replace(chr(92), '/').rpartition('/')[2]} {frame.function}".lower())
+        for frame in frames
+    )
 
 
 def _text_of(frame: CodePlace) -> str:

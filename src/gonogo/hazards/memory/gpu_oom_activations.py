@@ -31,14 +31,18 @@ class GpuOomActivations(Hazard):
         certainty = certainty_for_kind(short, ACTIVATIONS)
         if short is None or certainty is None:
             return
+        told = short.kind != ACTIVATIONS or bool(short.activity_cures)
         finding = self.log_finding(
             short.evidence,
-            self.texts["cause"].format(sizes=short.sizes, where=short.where, phase=short.phase)
+            self.texts["cause" if told else "cause_by_phase"].format(
+                sizes=short.sizes, where=short.where, phase=short.phase
+            )
             if certainty is not Certainty.POSSIBLE
             else translated("{sizes}; possibly filled by activations: the log doesn't show what fills it.").format(
                 sizes=short.sizes
             ),
             certainty=certainty,
+            title=self.title if told else self.texts["title_by_phase"],
             cure=(
                 *short.sharing_and_fragmentation_cures,
                 *(short.activity_cures if short.kind == ACTIVATIONS else ()),

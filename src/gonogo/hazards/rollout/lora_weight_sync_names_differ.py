@@ -15,6 +15,8 @@ _WEIGHT_SYNC_FRAMES = (
 )
 _STARTS = ("init_model", "load_model", "get_model")
 """Functions that load an engine from a folder: an adapter's names are unknown there too, without any weight sync."""
+_ANY_WEIGHT_PATTERN = Pattern(r"KeyError: '[\w.]+(?:weight|bias)'")
+_ADAPTER_SETTING = r"(?i)lora|adapter"
 _ADAPTER_PATTERN = Pattern(r"base_sync_done|enable_lora=True|TensorLoRARequest|LoraConfig\(|lora_rank\s*[=:]\s*[1-9]")
 
 
@@ -34,10 +36,8 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
             types=("KeyError", "ValueError", "AssertionError", "RuntimeError", ""),
             frames=(_WEIGHT_SYNC_FRAMES, ("peft_config",), _WEIGHT_LOADING_FRAMES),
         ),
-        Sign(Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=_ADAPTER_PATTERN),
-        Sign(
-            Pattern(r"KeyError: '[\w.]+(?:weight|bias)'"), beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY
-        ),
+        Sign(_ANY_WEIGHT_PATTERN, beside=_ADAPTER_PATTERN),
+        Sign(_ANY_WEIGHT_PATTERN, beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY),
         Sign(
             Pattern(r"KeyError: '(?:[\w.]+\.)?(?:embed_tokens|lm_head)\.weight'"),
             frames=(("rollout", "sharding_manager", "generate_sequences"),),
@@ -57,4 +57,8 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
         of_shapes = isinstance(evidence, LoggedError) and _SHAPE_PATTERN.search(evidence.message) is not None
         if sign.says is None and of_shapes and not (log.says(_ADAPTER_NAMES_PATTERN) or log.says(_ADAPTER_PATTERN)):
             return None
+        if sign.says in (None, _ANY_WEIGHT_PATTERN) and not (
+            log.says(_ADAPTER_NAMES_PATTERN) or log.says(_ADAPTER_PATTERN) or log.setup.mentions(_ADAPTER_SETTING)
+        ):
+            return Certainty.POSSIBLE  # trainers pass peft_config whether there is an adapter or not
         return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_WEIGHT_SYNC_FRAMES) else sign.certainty

@@ -68,10 +68,10 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         holder, attribute = (found.group(1), found.group(2)) if found else ("Parameter", "ds_id")
         if attribute == "ds_numel":
             certainty = Certainty.POSSIBLE  # just as likely a parameter that zero.Init never saw
-        elif holder in _QUANTIZED_TYPES:
+        elif holder in _QUANTIZED_TYPES or on_module:  # a wrapper that answers for its module lacks them too
             certainty = Certainty.POSSIBLE
         else:
-            certainty = Certainty.CERTAIN if not on_module and attribute.startswith("ds_") else Certainty.LIKELY
+            certainty = Certainty.CERTAIN if attribute.startswith("ds_") else Certainty.LIKELY
         yield self._build_finding(evidence, holder, attribute, certainty)
 
     def _build_finding(
