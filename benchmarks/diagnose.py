@@ -36,11 +36,10 @@ from gonogo.evidence.log.failure_log import GENERIC_ERROR_WORDS
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT_CERTAINTIES
 
-RAISED = "program-raises"
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import log_cuts
 
+RAISED = "program-raises"
 CUTS = [cut.__name__ for cut in (*log_cuts.SHORTENED, *log_cuts.DRESSED)]
 GONOGO = [sys.executable, "-m", "gonogo", "diagnose"]
 RANKS = 64

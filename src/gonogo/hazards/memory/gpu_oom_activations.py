@@ -34,7 +34,7 @@ class GpuOomActivations(Hazard):
         told = short.kind != ACTIVATIONS or bool(short.activity_cures)
         finding = self.log_finding(
             short.evidence,
-            self.texts["cause" if told else "cause_by_phase"].format(
+            (self.texts["cause"] if told else self.texts["cause_by_phase"]).format(
                 sizes=short.sizes, where=short.where, phase=short.phase
             )
             if certainty is not Certainty.POSSIBLE
