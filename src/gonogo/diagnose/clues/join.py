@@ -29,6 +29,7 @@ from gonogo.diagnose.clues.setting_clues import (
 )
 from gonogo.diagnose.clues.stack_clues import stack_clues
 from gonogo.diagnose.clues.symbols import version_mismatch_clues
+from gonogo.diagnose.clues.training_numbers import training_number_clues
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_timeout_message
@@ -101,6 +102,7 @@ _CLUE_FINDERS: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] 
     *(
         rank_clues,
         stack_clues,
+        training_number_clues,
         nccl_reason_clues,
         nccl_crash_clues,
         memory_size_clues,
