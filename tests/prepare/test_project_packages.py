@@ -500,3 +500,18 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
     show(out, done, ["python"], "text", "en", False)
     assert "coolpkg from git+https://host/o/coolpkg.git" in out.getvalue()
     assert "ignored: requirements.txt:1: --extra-index-url https://other/simple" in out.getvalue()
+
+
+def test_what_a_page_states_in_prose_is_the_runs_release_where_no_list_says_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, {
+        ".git/HEAD": "",
+        "README.md": "Tested with PyTorch 1.10.0, timm 0.5.0 and transformers 4.8.1.\n",
+        "requirements.txt": "transformers>=4.20\n",
+        "train.py": "import timm\nimport torch\nimport transformers\n",
+    })  # fmt: skip
+    found = project_packages(read_launches(["torchrun", "train.py"])[0], tmp_path)
+    assert found.lines == {"torch": "torch==1.10.0", "timm": "timm==0.5.0", "transformers": "transformers>=4.20"}
+    assert found.files == ["requirements.txt", "README.md"]

@@ -159,3 +159,42 @@ def test_what_had_no_release_on_the_day_is_taken_in_its_first_one(
     ).resolve()  # fmt: skip
     assert turns[0] == ["webdataset>=0.1", "tqdm"]
     assert turns[1] == ["webdataset==0.1.2", "tqdm"]
+
+
+WHEELS_REQUIRED = """\
+error: No solution found when resolving dependencies
+  cause: Because all of:
+             numpy<=1.9.3
+             numpy>=1.10.4
+          have no usable wheels and you require numpy, we can conclude that your requirements are unsatisfiable.
+
+hint: Wheels are required for `numpy` because building from source is disabled for all packages (i.e., with `--no-build`)
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("line", "later"), [("numpy", "numpy==1.23.2"), ("numpy==1.21.0", None)])
+def test_a_package_without_a_wheel_of_the_day_is_taken_in_the_next_release_that_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, later: str | None
+) -> None:
+    turns: list[tuple[list[str], bool]] = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        if "lowest-direct" in words:
+            assert (tmp_path / "oldest.in").read_text() == "numpy>=1.22.1\n"
+            return "numpy==1.23.2\n"
+        turns.append(((tmp_path / "requirements.in").read_text().split(), "numpy=9999-01-01" in words))
+        if line in turns[-1][0] and "--exclude-newer" in words:
+            raise UvFailed(WHEELS_REQUIRED)
+        (tmp_path / LOCK_FILE_NAME).write_text("")
+        return ""
+
+    monkeypatch.setattr(resolving, "run_uv", run_uv)
+    monkeypatch.setattr(resolving, "newest_release", lambda *_: "1.22.1")
+    monkeypatch.setattr(PackageResolver, "_take_next_release", lambda *_: False)
+    resolver = PackageResolver([line, "timm"], [], {}, [], "2022-01-19", tmp_path, NOTHING, print, unconfined=True)
+    resolver.resolve()
+    if later is None:  # a pin is no matter of the day
+        assert not any(undated for _, undated in turns)
+    else:
+        assert turns[1] == ([later, "timm"], True)
+        assert not resolver.without_date

@@ -19,7 +19,7 @@ from gonogo.finding.remedy import Purpose, Reason, rehearse_again
 from gonogo.prepare.prepare import read_launches
 from gonogo.prepare.provided_files import AS_INSTALLED, describe_substitutes, find_prepared_folder
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
-from gonogo.rehearse.launch.capture import LauncherNotInEnvironment
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherRefused
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST, ROLES
 from gonogo.rehearse.request import RehearsalRequest
@@ -378,6 +378,31 @@ def test_a_missing_package_is_told_within_a_second_and_with_the_users_command(pr
     answer = json.loads(done.stdout)["answer"]
     assert answer["next"] == f"gonogo rehearse --gpus 8xH100-80G --with {ABSENT} -- {' '.join(LAUNCH)}"
     assert "COMMAND" not in done.stdout
+
+
+def test_a_launcher_that_refuses_its_own_command_is_a_verdict(project: Path) -> None:
+    (project / "train.py").write_text("import argparse\n")
+    command = ("torchrun", "--nproc_per_node=8", "train.py", "--logs", "logs")
+    record, report = prepare_and_rehearse(RehearsalRequest(command=command, gpus="8xH100-80G", as_installed=True))
+    assert record is None
+    assert report.verdict is Verdict.NO_GO
+    assert [one.hazard for one in report.findings] == ["launcher-command-refused"]
+    told = report.findings[0].cause
+    assert told is not None
+    assert "could match --logs-specs" in told.en
+
+
+def test_a_launcher_of_another_release_may_accept_the_command(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = LauncherRefused("torch", Text("torchrun: error: argument --x", "torchrun: error: argument --x"))
+    refused.difference = Text("torch==1.4.0", "torch==1.4.0"), Text("2.13 stood in", "用了 2.13")
+
+    def refuses(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
+        raise refused
+
+    monkeypatch.setattr("gonogo.rehearse.run.rehearse", refuses)
+    _, report = prepare_and_rehearse(RehearsalRequest(command=LAUNCH, as_installed=True))
+    assert report.verdict is Verdict.CANNOT_TELL
+    assert report.skipped[0].what.en == "torch==1.4.0"
 
 
 def test_a_launcher_that_the_environment_lacks_is_not_the_users_fault(

@@ -65,6 +65,23 @@ def rehearsed(
     return record
 
 
+_PROCESSES = "for rank in range(world): mp.Process(target=main, args=(rank, world, 16)).start()"
+
+
+def test_processes_of_a_loop_are_ranks(folder: Path) -> None:
+    record = rehearsed(folder, start=_PROCESSES, ranks="all")
+    assert rehearsal_report(record).verdict is Verdict.GO
+    assert (record.launcher, record.world_size, record.nodes) == ("multiprocessing.Process: main", 2, 1)
+    assert [(rank.rank, rank.steps) for rank in record.ranks] == [(0, 2), (1, 2)]
+
+
+def test_processes_that_use_no_accelerator_are_no_ranks(folder: Path) -> None:
+    start = "[mp.Process(target=print, args=(rank,)).start() for rank in range(2)]; main(0, 1, 16)"
+    record = rehearsed(folder, start=start)
+    assert rehearsal_report(record).verdict is Verdict.GO
+    assert record.world_size == 1
+
+
 @pytest.mark.parametrize(
     "start",
     [

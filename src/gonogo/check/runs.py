@@ -20,6 +20,7 @@ from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import project_console_script
+from gonogo.evidence.environment.stated import StatedRelease, stated_releases
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import LOCK_FILES, FileKind, Files, environment_files, kind_of, walk
 from gonogo.evidence.launch.command_words import SHELLS
@@ -28,7 +29,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, unfilled_variables
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.paths import exists, is_file, is_folder
+from gonogo.evidence.paths import exists, is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Skipped, Text, UserError, translated
@@ -114,6 +115,7 @@ class _RunGatherer:
         self.placeholders: list[tuple[str, str]] = []
         """Unfilled placeholders in scripts, with their places."""
         self._environments: dict[Path | None, Environment] = {}
+        self._with_stated: dict[tuple[Path | None, StatedRelease], Environment] = {}
         self._declared_by: dict[Path, Environment] = {}
         self._asked_for = settings.environment
         self._jobs: dict[int, Workload] = {}
@@ -347,6 +349,8 @@ class _RunGatherer:
         stating = (path for path in files if any(self._declared_environment(path).has(name) for name in STACK))
         file = next(stating, files[0] if files else None)
         found = self._cached_environment(file)
+        if launch is not None:
+            found = self._with_stated_torch(found, file, folders)
         job = self._jobs.get(id(launch))
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
@@ -363,6 +367,24 @@ class _RunGatherer:
         return container_environment(
             image or Field.missing(), launch.container_script if launch is not None else None, found
         )
+
+    def _with_stated_torch(self, found: Environment, file: Path | None, folders: Sequence[Path]) -> Environment:
+        """The environment with the torch that a page states in prose, if no file says which: it has the launcher."""
+        declared = self._declared_environment(file).packages.get("torch") if file is not None else None
+        if declared is not None and (declared.specifier or declared.address):
+            return found
+        places = tuple(dict.fromkeys(place for folder in folders for place in iter_parent_folders(folder)))
+        stated = stated_releases(places).get("torch")
+        source = self.files.read(stated.page) if stated is not None else None
+        if stated is None or source is None:
+            return found
+        key = (file, stated)
+        if key not in self._with_stated:
+            source.path = self.files.display_path(stated.page)
+            place = Place(source, stated.start, stated.end)
+            told = Package("torch", stated.specifier, place, Text(source.path, source.path))
+            self._with_stated[key] = found.with_overrides({"torch": told})
+        return self._with_stated[key]
 
     def _cached_environment(self, path: Path | None) -> Environment:
         key = Path(os.path.abspath(path)) if path is not None else None

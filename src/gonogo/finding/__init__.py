@@ -37,6 +37,11 @@ class UserError(Exception):
         super().__init__(text.en)
         self.text = text
 
+    def reworded(self, text: Text) -> UserError:
+        """The same error, of the same kind, with another text."""
+        self.text, self.args = text, (text.en,)
+        return self
+
 
 class Certainty(str, Enum):
     """How certain a finding is: a ``certain`` error makes NO-GO, a ``likely`` one CANNOT-TELL; see ``verdict_of``."""

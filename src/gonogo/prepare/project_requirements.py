@@ -23,6 +23,7 @@ from gonogo.evidence.environment.environment import ADDED_HEADING, Environment
 from gonogo.evidence.environment.own_package import ProjectPackage, project_package, python_packages_in_folder
 from gonogo.evidence.environment.package_name import canonical_package_name
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.environment.stated import stated_releases
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import is_file, is_folder, iter_parent_folders
 from gonogo.evidence.run import Run
@@ -170,6 +171,7 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
                 found.files.append(_display_path(path, folder))
             for name, line in lines:
                 found.asked.setdefault(name, line)
+    _add_stated(found, runs, starts, folder)
     if found.files:
         for name in _used_distributions(runs):
             if name in STACK or name in found.asked:
@@ -177,6 +179,19 @@ def project_packages(runs: Sequence[Run], folder: Path) -> ProjectPackages:
         for name in _trackers(runs):
             found.add(name)
     return found
+
+
+def _add_stated(found: ProjectPackages, runs: Sequence[Run], starts: Sequence[Path], folder: Path) -> None:
+    """Add the releases that pages state in prose, of packages that the launch imports and whose release is open."""
+    places = dict.fromkeys(place for start in starts for place in iter_parent_folders(start))
+    used = {"torch", *_used_distributions(runs)}
+    for name, stated in stated_releases(places).items():
+        known = found.lines.get(name)
+        if name not in used or (known is not None and (_specifier_of_line(known) or " @ " in known)):
+            continue
+        found.lines[name] = f"{known or name}{stated.specifier}"
+        if (page := _display_path(stated.page, folder)) not in found.files:
+            found.files.append(page)
 
 
 _MAX_FOLDERS = 400

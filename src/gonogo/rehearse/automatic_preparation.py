@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +20,15 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.static_findings import check_project
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.prepared import FOLDER, OF, prepared_parent_override
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Report, Skipped, Text, UserError, Verdict, translated, verdict_of
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Report, Skipped, Text, UserError, Verdict, sorted_findings, translated, verdict_of
 from gonogo.finding.remedy import Purpose, rehearse_again
+from gonogo.judge.log_findings import findings_in_log
 from gonogo.prepare.environment_mismatch import declared_requirements
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import InstallNotConfirmed, has_consent_or_terminal
@@ -40,7 +45,7 @@ from gonogo.prepare.project_requirements import ProjectPackages
 from gonogo.prepare.provided_files import AS_INSTALLED, find_prepared_folder, preparation_fingerprint
 from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearse_and_report
-from gonogo.rehearse.launch.capture import LauncherNotInEnvironment
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherRefused
 from gonogo.rehearse.probe_run import run_probe
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import resolve_auto_ranks
@@ -76,6 +81,7 @@ _ENVIRONMENT_NOT_CREATED = translated(
 )
 
 
+_WHOLE_RUN = translated("the whole run")
 _MISSING_INPUTS = translated("inputs that are missing here")
 _NOT_GENERATED = translated("not generated: {why}")
 _ONE_OF_EACH_ROLE = translated("ranks {ranks}: one for each role, since the model is divided among ranks")
@@ -93,6 +99,8 @@ def prepare_and_rehearse(
     except LauncherNotInEnvironment as missing:
         own = rehearse_again("--environment", str(AS_INSTALLED), purpose=Purpose.OWN_ENVIRONMENT)
         return None, _nothing_run_report(request, [Skipped(missing.what, missing.why, own)])
+    except LauncherRefused as refused:
+        return None, _refused_report(request, refused)
 
 
 def _prepare_and_rehearse(
@@ -310,6 +318,19 @@ def _missing_packages_report(request: RehearsalRequest, packages: ProjectPackage
         options = (word for name in names for word in ("--with", name))
         remedy = rehearse_again(*options, purpose=Purpose.INSTALL_PACKAGE)
     return _nothing_run_report(request, [Skipped(_EVERYTHING, why, remedy)])
+
+
+def _refused_report(request: RehearsalRequest, refused: LauncherRefused) -> Report:
+    """The report on a command that its launcher refuses: NO-GO, unless another release of the launcher is the run's."""
+    report = _nothing_run_report(request, [Skipped(_WHOLE_RUN, refused.text)])
+    if refused.difference is not None:
+        own = rehearse_again("--environment", str(AS_INSTALLED), purpose=Purpose.OWN_ENVIRONMENT)
+        gap = Skipped(refused.difference[0], refused.difference[1], own)
+        return msgspec.structs.replace(report, skipped=(gap, *report.skipped))
+    log = FailureLog([LogLine("", 1, refused.text.en)], Setup(launch=shlex.join(request.command)))
+    told = [msgspec.structs.replace(one, spans=()) for one in findings_in_log(log)[:1]]  # no file has that line
+    findings = sorted_findings([*told, *report.findings])
+    return msgspec.structs.replace(report, findings=findings, verdict=verdict_of(findings, complete=False))
 
 
 def _nothing_run_report(request: RehearsalRequest, gaps: Sequence[Skipped]) -> Report:

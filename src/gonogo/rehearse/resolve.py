@@ -361,7 +361,9 @@ def _resolve_script(words: list[str], situation: CommandContext) -> ResolvedComm
     except UserError as error:
         text = _reason_with_skipped_commands(error.text, run) if run.skipped else error.text
         unset = unset_variables(words, situation.cwd, situation.environment)
-        raise UserError(_VARIABLES_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
+        if unset:
+            text = _VARIABLES_NOT_SET.format(why=text, names=", ".join(unset[:6]))
+        raise error.reworded(text) from None
     return ResolvedCommand(
         resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,)
     )

@@ -25,7 +25,6 @@ from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, parse_machine
-from gonogo.evidence.paths import read_bytes
 from gonogo.evidence.rehearsal.lives import RESULT_STAGES
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, UserError, translated
@@ -41,8 +40,9 @@ from gonogo.prepare.provided_files import (
 )
 from gonogo.rehearse.interruptions import rehearse_interruptions, rehearse_later_interruptions
 from gonogo.rehearse.launch.build_tools import with_build_tools
-from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherNotInstalled
-from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, ResolvedLaunch, is_unspecified_count
+from gonogo.rehearse.launch.capture import LauncherNotInEnvironment, LauncherNotInstalled, LauncherRefused
+from gonogo.rehearse.launch.launch import UNSPECIFIED_GPU_COUNT, LaunchMachine, is_unspecified_count
+from gonogo.rehearse.launch.own_processes import may_start_processes, processes_as_ranks, started_process_count
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import activated_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
@@ -77,7 +77,7 @@ from gonogo.rehearse.workers.keep import check_keep_folder, keep_records
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks, Pool
 from gonogo.rehearse.workers.scratch import raise_if_disk_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment, run_workers
-from gonogo.virtual.protocol.plan import LIGHTNING, PROGRAMS_OWN, WorkerPlan, lightning_variables
+from gonogo.virtual.protocol.plan import WorkerPlan, is_programs_own, target_of_processes
 
 
 class LocalPool:
@@ -316,6 +316,10 @@ def _run_rehearsal(
             if reason is None:
                 raise
             raise LauncherNotInEnvironment(missing.package, *reason) from None
+        except LauncherRefused as refused:
+            if (name := canonicalize_name(refused.package)) not in overlay.by_date:
+                refused.difference = overlay.reasons.get(name)
+            raise
         gpus_assumed = None
         if requested_machine.count == UNSPECIFIED_GPU_COUNT and is_unspecified_count(
             resolved.launch.processes_per_node
@@ -458,7 +462,8 @@ class _RankRuns:
             record=str(folder / "record.json"),
             progress=str(folder / "progress.jsonl"),
             devices=machine.count,
-            started_by_program=launch.launcher in PROGRAMS_OWN,
+            started_by_program=is_programs_own(launch.launcher),
+            process_target=target_of_processes(launch.launcher),
             counts_work=request.count_work and counts,
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
             to_the_end=self.life.part not in ("first", "second"),
@@ -628,56 +633,6 @@ def _make_record(
         differing_by_date=list(overlay.by_date),
         without_operators=list(overlay.without_operators),
         whole_environment=overlay.python is not None,
-    )
-
-
-_WORDS_OF_STARTING = (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher", b"lightning")
-
-
-def may_start_processes(launch: ResolvedLaunch) -> bool:
-    """Whether the source of a program without a launcher mentions functions that start processes."""
-    if launch.world_size > 1 or launch.program_kind != "script":
-        return False
-    try:
-        source = read_bytes(os.path.join(launch.cwd, launch.program))
-    except OSError:
-        return False
-    return any(word in source for word in _WORDS_OF_STARTING)
-
-
-def started_process_count(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
-    """How many processes the only process of a launch was about to start, or None."""
-    return records[0].starts_processes if launch.world_size == 1 and launch.launcher not in PROGRAMS_OWN else None
-
-
-def processes_as_ranks(launch: ResolvedLaunch, count: int, starter: str) -> ResolvedLaunch:
-    """The launch with one rank for each process that the program starts, on the same machine."""
-    (alone,) = launch.processes
-    if starter == LIGHTNING:
-        note = translated("Lightning starts the program again for each further GPU: {count} rank(s)").format(
-            count=count
-        )
-    else:
-        note = translated(
-            "the program starts {count} process(es) itself, each rehearsed as a rank; what it does after they "
-            "end was not rehearsed"
-        ).format(count=count)
-    return replace(
-        launch,
-        launcher=starter,
-        processes=tuple(
-            replace(
-                alone,
-                rank=rank,
-                local_rank=rank,
-                world_size=count,
-                local_world_size=count,
-                environment=alone.environment
-                | (lightning_variables(rank, count) if starter == LIGHTNING and rank else {}),
-            )
-            for rank in range(count)
-        ),
-        notes=(*launch.notes, note),
     )
 
 

@@ -81,7 +81,7 @@ class ProgramVariables:
             why = self.explain_missing_variable(text.en.split("; "))
             if why is not None:
                 text = translated("{text}; {why}").format(text=text, why=why.why)
-            raise UserError(self._redactor.redact_tree(text)) from None
+            raise error.reworded(self._redactor.redact_tree(text)) from None
 
     def redact_record(self, record: RehearsalRecord) -> RehearsalRecord:
         """The record without secrets; ranks that failed because of a withheld variable become unsupported."""

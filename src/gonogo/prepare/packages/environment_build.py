@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +28,7 @@ from gonogo.prepare.packages.consent import PlannedInstall
 from gonogo.prepare.packages.installed import installed_version, link_torch
 from gonogo.prepare.packages.names import PURE_PYTHON_REQUIREMENTS
 from gonogo.prepare.packages.places import ReportProgress
+from gonogo.prepare.packages.python_part import PythonPart, fetch_python_part, write_python_part
 from gonogo.prepare.packages.requested import RequestedVersions
 from gonogo.prepare.packages.resolving import LOCK_FILE_NAME, PackageResolver, ResolvedPackage
 from gonogo.prepare.packages.torch_family import (
@@ -48,7 +49,7 @@ _RELOCATABLE_SHEBANG = b"""#!/bin/sh
 """
 _MAX_BYTES = 1 << 20
 
-_ENVIRONMENT_FORMAT_VERSION = 14
+_ENVIRONMENT_FORMAT_VERSION = 15
 """Increased if environments are created differently, so that older ones are not used."""
 _SETUPTOOLS = BUILD_PACKAGES[0]
 # What gonogo's own code in a rehearsal needs besides torch: for records, and to write checkpoints from a config.
@@ -84,6 +85,8 @@ class EnvironmentRequest:
     """The extras of those packages."""
     beside_torch: tuple[tuple[str, str], ...]
     """The requested releases of torchvision and torchaudio."""
+    of_cuda: tuple[tuple[str, str], ...]
+    """The requested releases of packages that need CUDA."""
     torch: str | None
     """The pinned torch if it isn't this Python's own: a CPU build of it is installed if possible."""
 
@@ -97,7 +100,7 @@ class EnvironmentRequest:
             if name in self.built_for_cuda
         ]
         requested = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
-        text = json.dumps([*requested, *here, *beside])
+        text = json.dumps([*requested, *here, *beside, self.of_cuda])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -124,10 +127,18 @@ def make_environment(
         resolving = _make_resolver(
             requested, fetched.lines, list(missing), filling, what, report_progress, unconfined=unconfined
         )
+        parts = _python_parts(dict(requested.of_cuda), requested.as_of, filling, what, report_progress)
         chosen = resolving.resolve()
         of_python = [line for one in chosen for line in PURE_PYTHON_REQUIREMENTS.get(one.name, ())]
-        if of_python:
-            chosen = resolving.resolve(of_python)
+        of_parts = [line for part in parts for line in part.requirements if _can_be_installed(line, requested)]
+        if of_python or of_parts:
+            try:
+                chosen = resolving.resolve([*of_python, *of_parts])
+                of_python += of_parts
+            except UvFailed:
+                if not of_parts:
+                    raise
+                chosen = resolving.resolve(of_python)  # they do not go with what the project pins
         consent(
             PlannedInstall(
                 file=file,
@@ -159,6 +170,12 @@ def make_environment(
                 stated = dict(requested.beside_torch).get(name, "")
                 releases = companion_releases(name, stated, requested.torch, _versions_in(packages)["torch"])
                 install_torch_companion(venv, name, releases, filling, what, report_progress)
+        lacking = {name: _asked_release(requested, name) for name in resolving.unavailable_packages}
+        there = _versions_in(packages)
+        lacking = {name: release for name, release in lacking.items() if name not in there}
+        parts += _python_parts(lacking, requested.as_of, filling, what, report_progress)
+        for part in parts:
+            write_python_part(part, packages)
         rewrite_shebangs(venv)
         refused = resolving.unavailable_packages
         missing |= {
@@ -170,6 +187,7 @@ def make_environment(
             "built": {**fetched.built, **resolving.built},
             "versions": _versions_in(packages),
             "torch": torch,
+            "python_parts": [part.name for part in parts],
             "without_date": resolving.without_date,
         }
         (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
@@ -181,6 +199,28 @@ def make_environment(
         ) from None
     finally:
         remove_tree(filling)
+
+
+def _python_parts(
+    releases: Mapping[str, str], as_of: str | None, filling: Path, what: Text, report_progress: ReportProgress
+) -> list[PythonPart]:
+    """The Python code of those of the packages that need nvcc, by name with the release that is asked for."""
+    found = (
+        fetch_python_part(name, specifier, as_of, filling / f"part-{name}", what, report_progress)
+        for name, specifier in releases.items()
+    )
+    return [part for part in found if part is not None]
+
+
+def _can_be_installed(line: str, requested: EnvironmentRequest) -> bool:
+    """Whether a requirement of such a package is one of the index, and not there already or compiled with nvcc too."""
+    apart = {"torch", "triton", "setuptools", "ninja", *_CUDA_ONLY_PACKAGES, *requested.built_for_cuda}
+    return canonicalize_name(Requirement(line).name) not in apart
+
+
+def _asked_release(requested: EnvironmentRequest, name: str) -> str:
+    lines = (Requirement(line) for line in requested.requirements)
+    return next((str(line.specifier) for line in lines if canonicalize_name(line.name) == name), "")
 
 
 def _leave_out_other_triton(resolver: PackageResolver, chosen: Sequence[ResolvedPackage], torch: Version) -> bool:

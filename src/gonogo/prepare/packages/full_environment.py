@@ -269,6 +269,9 @@ def _resolve_request(
                 if name in requested_versions.extras
             )
         ),
+        of_cuda=tuple(
+            (name, str(pins.get(name) or requested_versions.specifiers.get(name) or "")) for name in sorted(for_cuda)
+        ),
         torch=None if fits else str(torch),
     )
     return requested, made
@@ -356,17 +359,21 @@ def _add_differences_and_notes(
         if requested.torch is None:  # the file allows it, only the day does not
             outcome.by_date.append("torch")
     for name in requested.built_for_cuda:
-        if name in versions:  # torchvision or torchaudio, with a CPU build of torch
+        if name in versions:  # torchvision or torchaudio, with a CPU build of torch, or the Python part of another
             outcome.add_difference(name, name, _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name]))
-            stated = SpecifierSet(dict(requested.beside_torch).get(name, ""))
-            if "torch" not in outcome.names_differing and stated.contains(Version(versions[name]).public):
+            stated = SpecifierSet(dict(requested.of_cuda).get(name, ""))
+            is_of_torch = name in TORCH_COMPANION_PACKAGES and "torch" in outcome.names_differing
+            if not is_of_torch and stated.contains(Version(versions[name]).public):
                 outcome.without_operators.append(name)
         else:
             outcome.add_difference(name, name, _BUILT_FOR_CUDA)
     for name, why in manifest["refused"].items():
         specifier = next((line for line in requested.requirements if Requirement(line).name == name), name)[len(name) :]
         how = translated("could not be installed: {why}").format(why=why)
-        if name in versions:
+        if name in manifest.get("python_parts", ()):
+            how = _WITHOUT_COMPILED_OPS.format(name=name, version=versions[name])
+            outcome.without_operators.append(name)
+        elif name in versions:
             other = _OTHER_VERSION_REHEARSED.format(name=name, version=versions[name])
             how = translated("{other}; it {how}").format(other=other, how=how)
         outcome.add_difference(name, f"{name}{specifier}", how)

@@ -30,6 +30,12 @@ _CPU_INSTALLABLE_PATTERN = re.compile(
     r"pydantic-core|mpi4py|cuda-python)"
 )
 
+STOOD_IN = re.compile(
+    r"torch|torch-npu|torchvision|torchaudio|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|cudatoolkit|cupy.*|flash-attn|"
+    r"bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine.*|deepspeed.*|numpy|scipy|pandas|pyarrow"
+)
+"""Packages with stand-ins of their own, or whose sources say nothing about them."""
+
 PURE_PYTHON_REQUIREMENTS = {
     "transformer-engine": (
         *("einops", "importlib-metadata", "nvdlfw-inspect", "onnx", "onnxscript", "packaging", "pydantic", "triton"),

@@ -23,7 +23,7 @@ from gonogo.finding import Text
 from gonogo.prepare.packages.building import BuildFailed, build_wheel
 from gonogo.prepare.packages.names import NEVER_BUILT_FROM_SOURCE
 from gonogo.prepare.packages.places import ReportProgress
-from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
+from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources, is_compiled, newest_release
 from gonogo.prepare.packages.uv import WHEELS_ONLY_OPTIONS, UvFailed, run_uv
 
 if sys.version_info >= (3, 11):
@@ -82,7 +82,9 @@ class PackageResolver:
         self._not_built: dict[str, str] = {}
         self._tried_newer: set[str] = set()
         self._instead: dict[str, str] = {}
+        self._newest = as_of
         self._undated: list[str] = []
+        self._with_wheel: set[str] = set()
         self.without_date = False
         """Whether the date had to be given up, because too little from before it supports this Python."""
         self.built: dict[str, str] = {}
@@ -96,23 +98,25 @@ class PackageResolver:
 
     def resolve(self, extra_requirements: Sequence[str] = ()) -> list[ResolvedPackage]:
         """Resolve the packages with uv, which writes the lock file :data:`LOCK_FILE_NAME`. Raises UvFailed."""
-        newest = self._as_of
+        self._newest = self._as_of
         for _ in range(_MAX_ATTEMPTS):
             lines = self._requirement_lines(extra_requirements)
             try:
-                found = self._resolve_with_uv(lines, newest)
-                if self._build_dependency_of_newer_release(lines, newest, found):
+                found = self._resolve_with_uv(lines, self._newest)
+                if self._build_dependency_of_newer_release(lines, self._newest, found):
                     continue
-                self.without_date = newest is None and self._as_of is not None
+                self.without_date = self._newest is None and self._as_of is not None
                 return found
             except UvFailed as error:
                 instead = set(self._instead.values())
                 exact = {line for line in lines if "==" in line and "@" not in line} - instead
-                if newest and "exclude-newer" in error.text:
+                if self._newest and "exclude-newer" in error.text:
                     late = [name for name in error.packages_after_date if name not in self._undated]
                     for name in late:
                         self._take_after_date(name)
-                    newest = newest if late else None
+                    self._newest = self._newest if late else None
+                    continue
+                if self._newest and self._take_later_wheels(error):
                     continue
                 if self._build_missing_wheel(error) or self._allow_pre_releases(error):
                     continue
@@ -124,9 +128,8 @@ class PackageResolver:
                     self._forced = sorted({*exact, *self._forced})  # pins conflict but were installed together
                 elif instead:
                     self._instead.clear()  # they do not go with the rest
-                elif newest is not None:
-                    newest = None  # nothing from that date supports this Python
-                    self._left_out.clear()
+                elif self._newest is not None:
+                    self._give_up_date()  # nothing from that date supports this Python
                 elif (pinned := self._find_conflicting_pin(error)) is not None:
                     self._loosen_or_leave_out(pinned, error.reason)
                 else:
@@ -210,6 +213,48 @@ class PackageResolver:
         self._left_out[name] = reason
         self._forced = [line for line in self._forced if Requirement(line).name != name]
 
+    def _take_later_wheels(self, error: UvFailed) -> bool:
+        """Take the next release with a wheel of requested packages whose release of the date has none for this Python.
+
+        The rest stays as of the date. False if there is no such package; of a pinned one the pin is let go of later.
+        """
+        taken = {*self._undated, *self._addresses, *self._left_out, *self.built, *self._with_wheel}
+        found = False
+        unpinned = {name for name, line in self._asked.items() if "==" not in line}
+        for name in (one for one in error.packages_without_wheels if one in unpinned - taken):
+            requirement = Requirement(self._asked[name])
+            folder, date = self._folder / "dated", self._as_of or ""
+            specifier = str(requirement.specifier)
+            release = newest_release(name, specifier, date, folder, self._what, self._report_progress)
+            requirement.specifier &= SpecifierSet(f">={release}" if release is not None else "")
+            later = self._oldest_release(requirement)
+            if release is None or later is None or later.endswith(f"=={release}"):
+                self._with_wheel.add(name)  # or there is none at all: it has to be built
+                continue
+            self._undated.append(name)
+            self._instead[name], found = later, True
+        return found
+
+    def _take_later_dependency(self, name: str) -> bool:
+        """Take a package that only others require in whatever later release has a wheel; False for any other.
+
+        If the others do not go with one, the date is given up for all.
+        """
+        if self._newest is None or name in self._asked:
+            return False
+        if name in self._undated:
+            self._give_up_date()
+        else:
+            self._undated.append(name)
+        return True
+
+    def _give_up_date(self) -> None:
+        """Take releases of any date; a dependency that was built may then be needed in a later release."""
+        self._newest = None
+        self._left_out.clear()
+        self.built.clear()
+        self._tried_newer.clear()
+
     def _take_after_date(self, name: str) -> None:
         """Take a package that had no fitting release on the date in the first one since: as near to it as there is."""
         self._undated.append(name)
@@ -273,7 +318,11 @@ class PackageResolver:
     def _build_missing_wheel(self, error: UvFailed) -> bool:
         """Build a wheel of a package for which uv finds none; False if none can be built."""
         for name, versions in error.packages_without_wheels.items():
-            if name in (*NEVER_BUILT_FROM_SOURCE, *self.built, *self._not_built, *self._addresses):
+            if name in (*self.built, *self._not_built, *self._addresses):
+                continue
+            if name in NEVER_BUILT_FROM_SOURCE:
+                if self._take_later_dependency(name):
+                    return True
                 continue
             line = self._asked.get(name)
             specifier = str(Requirement(line).specifier) if line is not None and name not in self._loose else versions
@@ -282,6 +331,11 @@ class PackageResolver:
             place = self._folder / f"source-{name}"
             try:
                 source = fetch_release_sources(name, specifier, self._as_of, place, self._what, self._report_progress)
+                if is_compiled(source.path) and self._oldest_release(Requirement(name)) is not None:
+                    # A later release has a wheel: nearer to the run than what minutes of compiling may end with.
+                    if self._take_later_dependency(name):
+                        return True
+                    raise BuildFailed("it is compiled, and a later release has a wheel")
                 found = build_wheel(source, name, self._report_progress, unconfined=self._unconfined)
             except (SourceUnavailable, BuildFailed) as refused:
                 kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"

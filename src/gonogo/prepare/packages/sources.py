@@ -12,12 +12,14 @@ import shutil
 import ssl
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installers import installer_environment, pip_settings
@@ -37,6 +39,7 @@ _CHUNK_BYTES = 1 << 20
 # The protocols that are allowed for repositories: git knows others, some of which run commands.
 _ALLOWED_GIT_PROTOCOLS = ("https", "http", "ssh", "git")
 _GIT_URL_PATTERN = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
+_COMPILED_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".pyx", ".f", ".f90", ".rs")
 _REVISION_PATTERN = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
 _INDEX_VARIABLE_PATTERN = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
 
@@ -68,15 +71,8 @@ def fetch_release_sources(
     out. Raises SourceUnavailable.
     """
     folder.mkdir()
-    metadata = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
-    environment = _uv_settings(folder, metadata)
-    (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
-    words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
-    words += ["--python", sys.executable, *(["--exclude-newer", cutoff_date] if cutoff_date else [])]
     try:
-        lock = tomllib.loads(
-            run_uv(words, cwd=folder, what=activity, report_progress=report_progress, environment=environment)
-        )
+        lock = _lock_of_one(name, specifier, cutoff_date, folder, activity, report_progress, "--no-binary", name)
         sdist = lock["packages"][0]["sdist"]
         url, digest = sdist.get("url") or "", sdist["hashes"]["sha256"]
         if not url:
@@ -93,6 +89,48 @@ def fetch_release_sources(
             f"what {url_without_credentials(url)} holds is not what the index says (sha256 {found})"
         )
     return PackageSource(file, found)
+
+
+def is_compiled(archive: Path) -> bool:
+    """Whether an archive of sources has code of another language, which its build compiles."""
+    try:
+        with tarfile.open(archive) as opened:
+            return any(name.endswith(_COMPILED_SUFFIXES) for name in opened.getnames())
+    except (tarfile.TarError, OSError):
+        return False
+
+
+def newest_release(
+    name: str, specifier: str, cutoff_date: str, folder: Path, activity: Text, report_progress: ReportProgress
+) -> str | None:
+    """The newest release on a date that matches a specifier, as wheel or as sources; None if there is none."""
+    folder.mkdir(exist_ok=True)
+    try:
+        lock = _lock_of_one(name, specifier, cutoff_date, folder, activity, report_progress)
+        return str(lock["packages"][0]["version"])
+    except (UvFailed, SourceUnavailable, KeyError, IndexError, TypeError, ValueError):
+        return None
+
+
+def _lock_of_one(
+    name: str,
+    specifier: str,
+    cutoff_date: str | None,
+    folder: Path,
+    activity: Text,
+    report_progress: ReportProgress,
+    *words: str,
+) -> dict[str, Any]:
+    """The lock of one package as uv resolves it, without its dependencies; nothing is built."""
+    told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
+    environment = _uv_settings(folder, told)
+    (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
+    command = ["pip", "compile", "source.in", "--no-deps", *words, "--format", "pylock.toml", "--quiet"]
+    command += ["--python", sys.executable, *(["--exclude-newer", cutoff_date] if cutoff_date else [])]
+    lock: dict[str, Any] = tomllib.loads(
+        run_uv(command, cwd=folder, what=activity, report_progress=report_progress, environment=environment)
+    )
+    return lock
 
 
 def _uv_settings(folder: Path, settings_text: str) -> dict[str, str]:

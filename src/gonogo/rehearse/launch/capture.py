@@ -27,6 +27,9 @@ from gonogo.rehearse.launch.launchers import Launcher, LauncherError, StartedPro
 from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.virtual.lookups import probe_reporting
 
+_USAGE_ERROR = 2
+"""The status with which argparse ends."""
+
 
 class LaunchQuery(msgspec.Struct, frozen=True):
     """Which launcher to call, with which arguments, on which machine."""
@@ -42,7 +45,19 @@ class CapturedLaunch(msgspec.Struct, frozen=True):
 
     started: StartedProgram | None = None
     refusal: str = ""
+    refused_arguments: bool = False
+    """Whether the message is its parser's."""
     missing: str = ""
+
+
+class LauncherRefused(UserError):
+    """The launcher's own parser refuses its command line, so that it starts nothing."""
+
+    def __init__(self, package: str, text: Text) -> None:
+        super().__init__(text)
+        self.package = package
+        self.difference: tuple[Text, Text] | None = None
+        """What of the launcher here isn't the run's, and why: another release may accept the command."""
 
 
 class LauncherNotInstalled(UserError):
@@ -133,7 +148,10 @@ def capture_launch(
             ),
         )
     if answer.started is None:
-        raise UserError(translated("`{command}` failed to start: {why}").format(command=command, why=answer.refusal))
+        text = translated("`{command}` failed to start: {why}").format(command=command, why=answer.refusal)
+        if answer.refused_arguments:
+            raise LauncherRefused(launcher.described.package, text)
+        raise UserError(text)
     return answer.started
 
 
@@ -161,7 +179,8 @@ def run_launcher(request: LaunchQuery) -> CapturedLaunch:
         lines = [line for line in printed.getvalue().splitlines() if line.strip()]
         if ended.code in (0, None):
             return CapturedLaunch(refusal="it only prints its help")
-        return CapturedLaunch(refusal=lines[-1] if lines else f"it ends with status {ended.code}")
+        last = lines[-1] if lines else f"it ends with status {ended.code}"
+        return CapturedLaunch(refusal=last, refused_arguments=ended.code == _USAGE_ERROR)
 
 
 def _import_failure(error: BaseException) -> CapturedLaunch:

@@ -227,7 +227,8 @@ def _after_rehearsal(report: Report, call: Invocation) -> NextStep:
     if (fixing := _step_to_fix(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return _make_step(_gonogo_command("cure", call), Purpose.CURE) if call.command else _step_to_explain(report)
+        can_cure = call.command and report.rehearsal is not None  # else its launcher has started nothing
+        return _make_step(_gonogo_command("cure", call), Purpose.CURE) if can_cure else _step_to_explain(report)
     likely = [one for one in _errors_by_certainty(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _step_to_explain(report)
@@ -253,6 +254,8 @@ def _step_to_close_gap(report: Report, call: Invocation, *settings: str) -> Next
 def _remedy_step(remedy: GapRemedy, call: Invocation, *settings: str) -> NextStep | None:
     """The remedy in the user's own call; None if it needs the launch command, and that is unknown."""
     details = {"subject": remedy.subject} if remedy.subject else {}
+    if not details and "{subject}" in PURPOSE_TEXTS[remedy.purpose].en:  # what it is about is not known
+        return None
     if remedy.kind == "command":
         return _make_step(remedy.command, remedy.purpose, **details)
     if not call.command:

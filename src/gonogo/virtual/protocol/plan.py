@@ -15,10 +15,21 @@ SPAWN = "torch.multiprocessing.spawn"
 """The launcher's name if a program spawns its own processes, with that function or with torchrun's agent."""
 LIGHTNING = "Lightning"
 """The launcher's name if the program is started again for each further rank, by Lightning's strategies."""
-PROGRAMS_OWN = (SPAWN, LIGHTNING)
-"""Launchers that are the program itself: how many ranks there are is known once it is about to start them."""
+PROCESS = "multiprocessing.Process"
+"""The launcher's name if the program starts a process for each rank, followed by a colon and the function they run."""
 MODULE_LISTING_SUFFIX = "/././"
 """Appended to a folder's path when Python's import system lists it, which only looks for modules."""
+
+
+def is_programs_own(launcher: str) -> bool:
+    """Whether it is the program itself: how many ranks there are is known once it is about to start them."""
+    return launcher in (SPAWN, LIGHTNING) or bool(target_of_processes(launcher))
+
+
+def target_of_processes(launcher: str) -> str:
+    """The function that the program's own processes run; empty if it starts none in this way."""
+    starter, _, target = launcher.partition(": ")
+    return target if starter == PROCESS else ""
 
 
 def lightning_variables(local_rank: int, count: int) -> dict[str, str]:
@@ -73,6 +84,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Accelerators of the node (``CUDA_VISIBLE_DEVICES`` may show fewer); 0 means ``local_world_size``."""
     started_by_program: bool = False
     """True if this rank is a process that the program starts itself (see ``virtual/ranks/spawned_ranks.py``)."""
+    process_target: str = ""
+    """The function of which this rank runs one, if the program starts a ``multiprocessing.Process`` for each."""
     counts_work: bool = False
     """Count FLOPs and memory traffic (slower)."""
     every: bool = False

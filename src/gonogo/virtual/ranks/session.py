@@ -79,7 +79,7 @@ from gonogo.virtual.operators.native_functions import install_argument_conversio
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks import environment_setup, newer_python, spawned_ranks, started_commands
+from gonogo.virtual.ranks import environment_setup, newer_python, process_ranks, spawned_ranks, started_commands
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared
@@ -150,6 +150,8 @@ class Session:
         self.data_shapes: list[str] = []
         self.missed: list[MissingInput] = []
         self.started_processes = StartedProcesses.of_rank(plan)
+        record_use = self.started_processes.record_accelerator_use
+        self._process_ranks = process_ranks.ProcessRanks(plan, self._has_used_accelerator, record_use)
         self._started_commands = started_commands.StartedCommands(plan, self._has_used_accelerator)
         table = read_prepared(Path(plan.prepared)) if plan.prepared else None
         self.lookups = asked_in_vain.FailedLookups(
@@ -219,6 +221,7 @@ class Session:
         undo.append(refusals.install(all_ranks_rehearsed=together))
         undo.append(install_scripting())
         undo.append(spawned_ranks.install(self.plan))
+        undo.append(self._process_ranks.install())
         undo.append(self._started_commands.install())
         self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
         undo.append(self._ray.undo)
@@ -327,7 +330,13 @@ class Session:
                 if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _innermost_location(failure.frames)
                     unsupported.append(UnsupportedPart.of(trace.what, place, trace.reason))
-        for where in self.started_processes.accelerator_uses():
+        if outcome == "completed":
+            self._process_ranks.join()
+        uses = self.started_processes.accelerator_uses()
+        if uses and (several := self._process_ranks.several()) is not None:
+            outcome, (processes, starter) = "unsupported", several
+            unsupported.append(spawned_ranks.spawn_not_rehearsed(starter, uses[0]))
+        for where in uses:
             unsupported.append(spawned_ranks.accelerator_in_subprocess(where))
             outcome = "unsupported" if outcome == "raised" else outcome
         if self.peers is not None:
