@@ -30,7 +30,7 @@ _CPU_INSTALLABLE_PATTERN = re.compile(
     r"pydantic-core|mpi4py|cuda-python)"
 )
 
-STOOD_IN = re.compile(
+STOOD_IN_PATTERN = re.compile(
     r"torch|torch-npu|torchvision|torchaudio|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|cudatoolkit|cupy.*|flash-attn|"
     r"bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine.*|deepspeed.*|numpy|scipy|pandas|pyarrow"
 )

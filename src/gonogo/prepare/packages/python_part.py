@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from packaging.requirements import InvalidRequirement, Requirement
 
 from gonogo.finding import Text
-from gonogo.prepare.packages.names import STOOD_IN
+from gonogo.prepare.packages.names import STOOD_IN_PATTERN
 from gonogo.prepare.packages.places import ReportProgress
 from gonogo.prepare.packages.sources import SourceUnavailable, fetch_release_sources
 
@@ -53,7 +53,7 @@ def fetch_python_part(
     name: str, specifier: str, as_of: str | None, folder: Path, activity: Text, report_progress: ReportProgress
 ) -> PythonPart | None:
     """The Python part of a package's newest release that matches; None if it has none, or isn't compiled with nvcc."""
-    if STOOD_IN.fullmatch(name) is not None:
+    if STOOD_IN_PATTERN.fullmatch(name) is not None:
         return None
     try:
         source = fetch_release_sources(name, specifier, as_of, folder, activity, report_progress)
