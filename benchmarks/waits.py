@@ -51,7 +51,7 @@ def judged(name: str, world: int, report: dict[str, Any]) -> tuple[str, str, str
     if not hangs:
         return ("right" if verdict == "GO" else "wrong" if verdict == "NO-GO" else "unsure"), hazard, ""
     lines = (WAITS / name / "train.py").read_text().splitlines()
-    named = {lines[span["line"] - 1].strip() for one in errors for span in one["spans"] if span["line"]}
+    named = {lines[span["line"] - 1].strip() for one in errors for span in one["spans"] if span["path"] == "train.py"}
     count = sum(side in named for side in stated["sides"])
     sides = f"{count}/{len(stated['sides'])}"
     wanted = "NO-GO" if stated["certain"] else "CANNOT-TELL"

@@ -103,7 +103,7 @@ def test_a_rank_that_dies_without_a_word_lets_the_others_go() -> None:
         assert stopped.value.reply.stopped_by == (1, "killed")
 
     with Exchange(WORLD) as exchange, ranks(exchange, first):
-        exchange.note_ended_workers([RankStatus(0, "running"), RankStatus(1, "killed")])
+        exchange.note_workers([RankStatus(0, "running"), RankStatus(1, "killed")])
     assert exchange.divergence is None
 
 

@@ -158,7 +158,7 @@ class Collectives(msgspec.Struct, frozen=True):
 
 AssumptionKind = Literal[
     "", "number", "chosen_number", "zeros", "finite", "scores", "peer_tensors", "peer_objects", "peer_parameters",
-    "generated", "guessed", "flash_attention", "cudnn_attention",
+    "generated", "guessed", "flash_attention", "cudnn_attention", "cluster",
 ]  # fmt: skip
 """What an assumption is about, where findings depend on it; empty for all others.
 
@@ -167,7 +167,7 @@ computed from a choice among unknown scores; ``scores``: the choice itself. ``ze
 the program reads. ``finite``: no NaN, no infinity. ``peer_tensors``, ``peer_objects``, ``peer_parameters``: what other
 ranks send, which is known if they are rehearsed as well. ``generated``: the content of data in place of the real
 ones, with the published columns; ``guessed``: with columns inferred from the program. ``flash_attention``,
-``cudnn_attention``: kernels that are taken to be installed.
+``cudnn_attention``: kernels that are taken to be installed. ``cluster``: what a cluster has to give.
 """
 
 

@@ -38,6 +38,7 @@ _REASONS_BY_OUTCOME = {
     "raised": translated("the program raised an exception before reaching it"),
     "out-of-memory": translated("the program ran out of memory before reaching it"),
     "diverged": translated("the ranks had diverged before reaching it"),
+    "stuck": translated("all its threads waited before reaching it, and nobody went on"),
     "unsupported": translated("stopped earlier, at something that can't be rehearsed"),
     "timed-out": translated("timed out before reaching it (raise --timeout SECONDS)"),
     "killed": translated("the worker was killed before reaching it"),
@@ -66,6 +67,7 @@ _OUTCOME_TEXTS = {
     "raised": translated("raised an exception"),
     "unsupported": translated("stopped at something that can't be rehearsed"),
     "killed": translated("was killed"),
+    "stuck": translated("waits forever"),
 }
 
 

@@ -526,13 +526,16 @@ def _run_connected_ranks(
     with Exchange([assignment.plan.rank for assignment in assignments], pool.host, log) as exchange:
 
         def report_statuses(statuses: tuple[RankStatus, ...]) -> None:
-            exchange.note_ended_workers(statuses)
+            exchange.note_workers(statuses)
             progress.report_ranks(statuses)
 
         together = [one.connected_to(exchange.address, exchange.descriptor(one.plan.rank)) for one in assignments]
         if pool.host is None:
             together = [_with_scratch_folder(together[0].plan.scratch, one) for one in together]
         records = pool.run(together, deadline, report_statuses)
+    for record in records:
+        if record.rank in exchange.waits:
+            record.outcome, record.waits = "stuck", [exchange.waits[record.rank]]
     divergence = exchange.divergence
     if divergence is not None:
         divergence = add_parameter_names(divergence, records)

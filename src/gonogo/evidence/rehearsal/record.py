@@ -32,10 +32,11 @@ from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
 from gonogo.finding.remedy import GapRemedy, Reason
+from gonogo.finding.waits import StuckKind, Wait
 from gonogo.finding.words import OPTIONAL_CATEGORIES
 
 Outcome = Literal[
-    "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
+    "completed", "raised", "out-of-memory", "diverged", "stuck", "unsupported", "timed-out", "killed", "interrupted"
 ]
 ConfinementKind = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
@@ -351,6 +352,10 @@ class RankRecord(msgspec.Struct):
     """A message, in English and Chinese, about something that the user must provide (such as a model's config)."""
     stack: list[Frame] = []
     """Where the program was, if it was terminated from outside."""
+    stuck: StuckKind = ""
+    """How its process stood still, if the outcome is ``stuck``."""
+    waits: list[Wait] = []
+    """Who waited for whom then: its threads, Ray's actors, or the rank in a collective with one that was stuck."""
     rss_bytes: int = 0
     """Peak resident memory of the worker itself: the cost of the rehearsal."""
     batch: list[tuple[str, str]] = []

@@ -16,6 +16,7 @@ import msgspec
 from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
+from gonogo.finding.waits import Wait
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.virtual.protocol.messages import (
     CallSite,
@@ -65,6 +66,8 @@ class _RankCalls:
     context: RankContext = _EMPTY_CONTEXT
     steps: int = 0
     has_threads: bool = False
+    stuck: bool = False
+    """Whether all its threads wait, and not in a collective that is compared."""
 
 
 @dataclass
@@ -89,6 +92,8 @@ class Comparison:
     def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
         self.ranks = {rank: _RankCalls() for rank in ranks}
         self.divergence: Divergence | None = None
+        self.waits: dict[int, Wait] = {}
+        """The collectives in which ranks wait for one that is stuck, once nobody goes on."""
         self._send = send
         self._log = log
         self._groups: dict[str, _GroupCalls] = {}
@@ -132,6 +137,14 @@ class Comparison:
         state.end = end_state
         state.waiting = None
         self._detect_stall()
+
+    def record_stuck(self, rank: int, is_stuck: bool) -> None:
+        """Record whether all threads of a rank wait."""
+        state = self.ranks[rank]
+        if state.stuck != is_stuck:
+            state.stuck = is_stuck
+            if is_stuck:
+                self._detect_stall()
 
     def _handle_call(self, rank: int, state: _RankCalls, call: Collective) -> None:
         if self._over:
@@ -185,7 +198,9 @@ class Comparison:
     # -- stalls -------------------------------------------------------------------------------------------------------
 
     def _detect_stall(self) -> None:
-        if self._over or any(state.end is None and state.waiting is None for state in self.ranks.values()):
+        if self._over or any(
+            state.end is None and state.waiting is None and not state.stuck for state in self.ranks.values()
+        ):
             return
         waiting = {rank: state.waiting for rank, state in self.ranks.items() if state.waiting is not None}
         spared = [rank for rank, made in waiting.items() if made.collective.waits is WaitMode.IF_NEED_BE]
@@ -194,11 +209,15 @@ class Comparison:
                 self.ranks[rank].waiting = None
                 self._send(rank, Reply("unknown"))
             return
+        stuck = next((rank for rank, state in self.ranks.items() if state.stuck and state.end is None), None)
         failed = next(((rank, state.end) for rank, state in self.ranks.items() if state.end in _FAILED), None)
         if failed is not None:
             self._stop_ranks(Reply("stop", stopped_by=(failed[0], str(failed[1]))))
         elif any(state.end == "enough" for state in self.ranks.values()):
             self._stop_ranks(Reply("enough"))
+        elif stuck is not None:
+            self.waits = {rank: _as_wait(self.ranks[rank], made) for rank, made in waiting.items()}
+            self._stop_ranks(Reply("stop", stopped_by=(stuck, "stuck")))
         elif waiting:
             ended = any(state.end == "completed" for state in self.ranks.values())
             self._report_divergence("ended" if ended else "deadlock", waiting)
@@ -225,7 +244,7 @@ class Comparison:
     def _stop_ranks(self, reply: Reply) -> None:
         self._over = True
         for rank, state in self.ranks.items():
-            if state.end is None:
+            if state.end is None and not state.stuck:
                 state.waiting = None
                 self._send(rank, reply)
 
@@ -303,6 +322,11 @@ def _as_collective_call(rank: _RankCalls, recorded_call: _RankCall) -> Collectiv
         step=collective.step,
         frames=site.frames if site is not None else (),
     )
+
+
+def _as_wait(state: _RankCalls, recorded_call: _RankCall) -> Wait:
+    call = _as_collective_call(state, recorded_call)
+    return Wait("", "collective", call.frames, what=call.operator)
 
 
 def _divergence_kind(pending_calls: dict[int, _RankCall]) -> Kind:

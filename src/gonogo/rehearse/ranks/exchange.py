@@ -14,6 +14,7 @@ from types import TracebackType
 import msgspec
 
 from gonogo.finding.divergence import Divergence
+from gonogo.finding.waits import Wait
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison
@@ -96,12 +97,20 @@ class Exchange:
         with self._lock:
             return self._comparison.divergence
 
-    def note_ended_workers(self, statuses: Sequence[RankStatus]) -> None:
-        """Take note of the workers that have ended, whether or not they reported it."""
+    @property
+    def waits(self) -> dict[int, Wait]:
+        """The collectives in which ranks waited for one that was stuck."""
+        with self._lock:
+            return self._comparison.waits
+
+    def note_workers(self, statuses: Sequence[RankStatus]) -> None:
+        """Take note of the workers that have ended, whether or not they reported it, and of those that are stuck."""
         with self._lock:
             for status in statuses:
                 if status.state not in ("waiting", "running"):
                     self._comparison.record_end(status.rank)
+                elif status.progress is not None:
+                    self._comparison.record_stuck(status.rank, status.progress.stuck)
 
     # -- the threads --------------------------------------------------------------------------------------------------
 

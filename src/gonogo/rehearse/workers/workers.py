@@ -213,6 +213,9 @@ def run_workers(
                 for worker in running:
                     worker.read_progress()
                 on_progress(_rank_statuses(assignments, running, records))
+                if not waiting and running and all(worker.progress and worker.progress.stuck for worker in running):
+                    ending = "stuck"  # nobody is left who could wake them
+                    break
                 if time.monotonic() > deadline:
                     ending = "timed-out"
                     break
@@ -221,7 +224,7 @@ def run_workers(
         except KeyboardInterrupt:
             ending = "interrupted"
         finally:
-            end_all(running, signal.SIGTERM if ending == "timed-out" else signal.SIGINT)
+            end_all(running, signal.SIGINT if ending == "interrupted" else signal.SIGTERM)
     for worker in running:
         records[worker.assignment.plan.rank] = worker.record(ending)
     for assignment in waiting:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
@@ -43,6 +43,8 @@ _MAX_MESSAGES_AHEAD = 1024
 """At most this many of them are made without waiting for the other ranks."""
 
 _MAX_THREADS = 256
+_MAX_SECONDS_TO_JOIN = 5.0
+"""How long a thread that calls a collective waits for the main thread to join it or to call another."""
 _THREAD_SITE_OFFSET = 1 << 40
 """The first number for stacks of threads."""
 
@@ -83,6 +85,11 @@ class Peers:
         self._of_threads: dict[tuple[str, int], tuple[threading.Thread, tuple[Group, CallSite, ThreadCall]]] = {}
         """By group and thread of the program's own, the first collective in it."""
         self._joined: WeakSet[threading.Thread] = WeakSet()
+        self._joining: threading.Thread | None = None
+        """The thread for which the main thread waits."""
+        self._awaited: WeakKeyDictionary[threading.Thread, bool] = WeakKeyDictionary()
+        """By thread of the program's own, whether its collectives are compared like those of the main thread."""
+        self._calls_of_main = 0
         self._flush()
 
     def _enqueue(self, message: Message) -> None:
@@ -90,9 +97,27 @@ class Peers:
 
     def has_rehearsed_peer(self, members: tuple[int, ...]) -> bool:
         """Whether another rank of the group is rehearsed too, so that the exchange has to be asked."""
-        if self.over or threading.get_ident() != self._thread:
+        if self.over or not any(member in self.ranks for member in members if member != self.rank):
             return False
-        return any(member in self.ranks for member in members if member != self.rank)
+        return threading.get_ident() == self._thread or self._is_awaited_by_main()
+
+    def _is_awaited_by_main(self) -> bool:
+        """Whether the main thread joins this one before it calls another collective, so that their order is certain.
+
+        Waits until that is known. A thread whose calls come at any time beside the main thread's can't be compared.
+        """
+        own = threading.current_thread()
+        known = self._awaited.get(own)
+        before, until = self._calls_of_main, time.monotonic() + _MAX_SECONDS_TO_JOIN
+        while known is None:
+            if self._joining is own:
+                known = True
+            elif self.over or self._calls_of_main != before or time.monotonic() > until:
+                known = False
+            else:
+                time.sleep(0.002)
+        self._awaited[own] = known
+        return known and self._joining is own
 
     def report_collective(
         self,
@@ -113,6 +138,7 @@ class Peers:
         if group not in self._groups:
             self._groups.add(group)
             self._waiting_to_go.append(Group(group, members))
+        self._calls_of_main += threading.get_ident() == self._thread
         site, parameters = self._sites.current_site()
         module, phase, step = self.situation()
         if wait_mode is WaitMode.NO:
@@ -178,7 +204,14 @@ class Peers:
         def join(thread: threading.Thread, timeout: float | None = None) -> None:
             if timeout is None and not threading.current_thread().daemon:
                 self._joined.add(thread)
-            real(thread, timeout)
+            if threading.get_ident() != self._thread:
+                real(thread, timeout)
+                return
+            self._joining = thread
+            try:
+                real(thread, timeout)
+            finally:
+                self._joining = None
 
         patches.set(threading.Thread, "join", join)
         return patches.undo

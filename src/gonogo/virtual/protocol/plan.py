@@ -128,5 +128,7 @@ class Progress(msgspec.Struct, frozen=True):
     host_bytes: int
     activity: str
     """Module or call being run, e.g. ``model.layers.3`` or ``from_pretrained``."""
+    stuck: bool = False
+    """Whether all of its threads have been waiting for some time."""
     failure: str = ""
     """The exception that ended a first pass; the second pass finds the forward call that it comes from."""

@@ -81,6 +81,7 @@ from gonogo.virtual.protocol.messages import End, Reply
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, newer_python, process_ranks, spawned_ranks, started_commands
 from gonogo.virtual.ray import install as ray
+from gonogo.virtual.ray.waits import EveryoneWaits
 from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared
 from gonogo.virtual.sandbox.started_processes import StartedProcesses
@@ -91,6 +92,8 @@ from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
 from gonogo.virtual.values.assumptions import Ledger
+from gonogo.virtual.waits.sides import EndedThreads, objects_given
+from gonogo.virtual.waits.watch import WaitWatch
 from gonogo.virtual.weights import adapters, loading
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
@@ -161,6 +164,8 @@ class Session:
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.RayInstallation | None = None
+        self.watch = WaitWatch(lambda: (self.mode.operators, self.batches, self.collectives.count.total()))
+        """Notices if all threads of the program wait."""
 
     def _select_components(self) -> ComponentFactories:
         if self.of_life is not None:
@@ -240,7 +245,7 @@ class Session:
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.start_engine_workers))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
-        undo.append(_run_threads_in_mode(self.mode))
+        undo.append(_run_threads_in_mode(self.mode, self.watch.ended))
         self.mode.on_failure = functools.partial(attach_failed_call, self.modules)
         if self.peers is not None:
             self.connect_peers(self.peers)
@@ -280,6 +285,7 @@ class Session:
         unsupported: list[UnsupportedPart] = []
         user_error = processes = training = None
         starter = ""
+        stood_still: EveryoneWaits | None = None
         ended: End = "completed"
         try:
             watched = self.origin.recording_forward_calls() if self.plan.trace_autograd else contextlib.nullcontext()
@@ -304,6 +310,9 @@ class Session:
         except RanksDiverged as diverged:
             outcome, ended = "diverged", "stopped"
             self._diverged = diverged.reply
+        except EveryoneWaits as stands_still:
+            outcome = "stuck"
+            stood_still = stands_still
         except KeyboardInterrupt:
             outcome = "interrupted"
         except BaseException as raised:
@@ -344,6 +353,8 @@ class Session:
             self.peers.report_end(how, self.life.step)
         record = self.record(outcome, failure)
         record.unsupported = unsupported
+        if stood_still is not None:
+            record.stuck, record.waits = stood_still.kind, list(stood_still.waits)
         record.work = list(self._work_done())
         record.user_error = user_error
         record.starts_processes, record.starts_by = processes, starter
@@ -556,8 +567,8 @@ def _to_json_types(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
-    """Enable the dispatch mode in threads that the program starts.
+def _run_threads_in_mode(mode: Any, ended: EndedThreads) -> Callable[[], None]:
+    """Enable the dispatch mode in threads that the program starts, and note those that end.
 
     Dispatch modes are thread-local, and so is the setting for ``torch.tensor``'s device. Returns the undo.
     """
@@ -569,8 +580,14 @@ def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
             run(thread)
             return
         private.lift_only_cpu_tensors()
-        with mode:
-            run(thread)
+        given = objects_given(thread)
+        try:
+            with mode:
+                run(thread)
+        except BaseException as error:
+            ended.add(thread.name, given, type(error).__name__)
+            raise
+        ended.add(thread.name, given)
 
     patches.set(threading.Thread, "run", run_in_mode)
     return patches.undo

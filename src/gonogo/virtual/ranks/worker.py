@@ -91,7 +91,10 @@ def _write_on_signal(session: Session) -> None:
 
     def write_record_and_exit(number: int, frame: Any) -> None:
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
+        if outcome == "timed-out" and session.watch.stuck:
+            outcome = "stuck"
         record = session.record(outcome)
+        record.stuck, record.waits = session.watch.stuck, list(session.watch.waits)
         stack = list(main_thread_stack())
         record.events.append("the program was at: " + " < ".join(f"{f.path}:{f.line}" for f in reversed(stack[-6:])))
         record.stack = stack
@@ -125,6 +128,7 @@ def _progress_of(session: Session) -> Progress:
         device_bytes=device.live if device else 0,
         host_bytes=host.live if host else 0,
         activity=session.life.describe(session.modules.current_path),
+        stuck=bool(session.watch.look()),
     )
 
 

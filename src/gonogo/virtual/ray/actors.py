@@ -7,6 +7,7 @@ import asyncio
 import functools
 import inspect
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,11 @@ class Actor:
         self._instance: Any = None
         self._calls: list[RemoteCall] = []
         self._idle: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = 0
+        """The thread that runs its methods or its event loop."""
+        self.running: dict[int, RemoteCall] = {}
+        """By thread, the call that it runs."""
         self.dead: BaseException | None = None
         self.never = ""
         several = int(options.get("max_concurrency") or 1)
@@ -57,6 +62,13 @@ class Actor:
         run = self._run_async_calls if self.is_async else self._run_calls
         self.runner.run_as_process(self.process, self.name, run)
 
+    def is_idle(self) -> bool:
+        """Whether its thread waits for a call, or its event loop has nothing to do and no timer."""
+        if self.loop is None:
+            return self._idle is not None and self._idle.locked() and self.thread not in self.running
+        loop: Any = self.loop
+        return not loop._ready and all(timer._cancelled for timer in loop._scheduled)
+
     def submit(self, call: RemoteCall) -> None:
         """Queue a method call."""
         if self.dead is not None:
@@ -64,8 +76,8 @@ class Actor:
         elif self.never:
             for reference in call.references:
                 reference.answer.never = self.never
-        elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._begin_call, call)
+        elif self.loop is not None:
+            self.loop.call_soon_threadsafe(self._begin_call, call)
         else:
             self._calls.append(call)
             if self._idle is not None and self._idle.locked():
@@ -86,8 +98,8 @@ class Actor:
             waiting, self._calls = self._calls, []
             for call in waiting:
                 self.runner.fail(call, self.dead)
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
+            if self.loop is not None:
+                self.loop.call_soon_threadsafe(self.loop.stop)
             elif self._idle is not None and self._idle.locked():
                 self._idle.release()
             if self.place is not None:
@@ -118,6 +130,7 @@ class Actor:
         return True
 
     def _run_calls(self) -> None:
+        self.thread = threading.get_ident()
         asyncio.set_event_loop(asyncio.new_event_loop())
         if not self._create_instance():
             return
@@ -146,6 +159,8 @@ class Actor:
 
     def _run_call(self, call: RemoteCall) -> None:
         runner = self.runner
+        own = threading.get_ident()
+        self.running[own] = call
         try:
             runner.wait_for_arguments(call)
             args, kwargs = runner.cluster.resolve_arguments(call.sent)
@@ -154,21 +169,24 @@ class Actor:
             raise
         except BaseException as error:
             runner.fail(call, error)
+        finally:
+            del self.running[own]
 
     def _run_async_calls(self) -> None:
+        self.thread = threading.get_ident()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         if not self._create_instance():
             return
-        self._loop = loop
+        self.loop = loop
         waiting, self._calls = self._calls, []
         for call in waiting:
             loop.call_soon(self._begin_call, call)
         loop.run_forever()
 
     def _begin_call(self, call: RemoteCall) -> None:
-        assert self._loop is not None
-        task = self._loop.create_task(self._call_async(call))
+        assert self.loop is not None
+        task = self.loop.create_task(self._call_async(call))
         _running.add(task)
         task.add_done_callback(_running.discard)
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.ray.object_transfer import PickledObject, pack, unpack
 from gonogo.virtual.ray.process import ClusterDevices, RayProcess
 from gonogo.virtual.ray.references import PendingResult
 from gonogo.virtual.ray.resources import Bundle, PlacementGroup, RayNode
 from gonogo.virtual.ray.turns import TurnScheduler
+from gonogo.virtual.values.assumptions import Assume
 
 JOB_ID = "01000000"
 _CPU_ASSUMPTION = translated(
@@ -51,9 +52,7 @@ class PendingPlacement:
 class Cluster:
     """Nodes, processes, placement groups and named actors of one rehearsal."""
 
-    def __init__(
-        self, cluster_devices: ClusterDevices, nodes: int, accelerator_name: str, assume: Callable[[Text], object]
-    ) -> None:
+    def __init__(self, cluster_devices: ClusterDevices, nodes: int, accelerator_name: str, assume: Assume) -> None:
         self.machine = cluster_devices
         self.turns = TurnScheduler(cluster_devices.switch_to)
         self._count = nodes
@@ -89,7 +88,7 @@ class Cluster:
         )
         self.nodes = [RayNode(number, cpus, per_node, custom_resources) for number in range(self._count)]
         if cpus is None:
-            self.assume(_CPU_ASSUMPTION)
+            self.assume(_CPU_ASSUMPTION, "cluster")
         self.namespace = namespace
         self.environment = {**os.environ, **variables}
         if self.driver is None:

@@ -26,6 +26,8 @@ class Method:
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         several = {**self._options, **{name: value for name, value in options.items() if value is not None}}
         call = self._runner.create_call(self._name, args, kwargs, several)
+        for reference in call.references:
+            reference.answer.asked = (self._actor, call)
         self._actor.submit(call)
         return self._runner.references(call)
 

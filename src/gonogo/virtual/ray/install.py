@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gonogo.finding import Text, translated
+from gonogo.finding import translated
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -28,7 +28,9 @@ from gonogo.virtual.ray.references import reference_class, wait_until_available
 from gonogo.virtual.ray.resources import sum_resources
 from gonogo.virtual.ray.tasks import CallRunner, required_resources, runtime_env_variables, scheduling_strategy
 from gonogo.virtual.ray.wait_limit import WaitLimit
+from gonogo.virtual.ray.waits import WaitingGets
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
+from gonogo.virtual.values.assumptions import Assume
 
 ADDRESS = "127.0.0.1"
 _RAY_CLUSTER_ASSUMPTION = translated(
@@ -39,6 +41,8 @@ _RAY_CLUSTER_ASSUMPTION = translated(
 
 _MAX_IDLE = 15
 """Seconds, and number of checks, without any activity after which no process is expected to continue."""
+_MAX_POLLS = 60
+"""The same where some processes look again and again whether something has happened."""
 
 
 class RayInstallation:
@@ -67,7 +71,7 @@ class RayInstallation:
 
 
 def install(
-    memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Callable[[Text], object]
+    memory: MemoryRecord, lifecycle: Lifecycle, cuda: VirtualCuda, plan: WorkerPlan, assume: Assume
 ) -> RayInstallation:
     """Patch Ray when the program imports it."""
     patches = Patches()
@@ -103,6 +107,7 @@ class _RayApi:
         self.handle = handle_class(ray)
         cluster.passed = (self.reference, self.handle)
         self.actors: list[Actor] = []
+        self.waiting = WaitingGets()
 
     def install(self) -> None:
         """Replace the functions."""
@@ -166,7 +171,7 @@ class _RayApi:
                 "ray.init(local_mode=True)",
                 translated("gonogo's stand-in for Ray does not support tasks in local mode"),
             )
-        self.cluster.assume(_RAY_CLUSTER_ASSUMPTION)
+        self.cluster.assume(_RAY_CLUSTER_ASSUMPTION, "cluster")
         if self.cluster.driver is None:
             blocking.install(self.patches, self.cluster.turns)
             own_threads.install(self.patches, self.cluster.turns)
@@ -216,14 +221,24 @@ class _RayApi:
             )
         answer = object_refs.answer  # type: ignore[attr-defined]
         turns = self.cluster.turns
-        patience = WaitLimit(turns, _MAX_IDLE, _MAX_IDLE)
-        while not wait_until_available(answer, turns, 1.0, is_progress=False):
-            if patience.is_over():
-                answer.never = answer.never or answer.if_nobody_runs()
-            if answer.never:
-                if timeout is not None:
-                    raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
-                raise self.ray.exceptions.ActorUnschedulableError(answer.never)
+        patience, more_patience = WaitLimit(turns, _MAX_IDLE, _MAX_IDLE), WaitLimit(turns, _MAX_POLLS, _MAX_POLLS)
+        if timeout is None:
+            self.waiting.enter(answer)
+        try:
+            while not wait_until_available(answer, turns, 1.0, is_progress=False):
+                is_over, must_end = patience.is_over(), more_patience.is_over()
+                if is_over:
+                    answer.never = answer.never or answer.if_nobody_runs()
+                if answer.never:
+                    if timeout is not None:
+                        raise self.ray.exceptions.GetTimeoutError(f"Get timed out: {answer.never}")
+                    raise self.ray.exceptions.ActorUnschedulableError(answer.never)
+                if is_over and timeout is None:
+                    found = self.waiting.describe(self.actors)
+                    if found.kind == "forever" or must_end:
+                        turns.end(found)
+        finally:
+            self.waiting.leave()
         return answer.receive_copy()
 
     def put(self, value: Any, **_: Any) -> Any:

@@ -21,6 +21,8 @@ class PendingResult:
         """Why it will never be available, if that is known."""
         self.if_nobody_runs: Callable[[], str] = str
         """Returns why it will never be available if no other process makes progress any more."""
+        self.asked: Any = None
+        """The actor and the call that give it, for an actor's method."""
         self._value: PickledObject | None = None
         self._error: BaseException | None = None
         self._waiting: list[Callable[[], object]] = []

@@ -8,6 +8,7 @@ Paths and answers follow vllm/entrypoints/openai (0.22 to 0.31) and trl/scripts/
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,7 @@ from gonogo.virtual.rollout.outputs import SyntheticLogprobs
 
 Answer = dict[str, Any]
 NOT_HANDLED = object()
+_GENERATING_PATHS = ("/v1/completions", "/v1/chat/completions", "/generate", "/chat", "/infer")
 _CONFIG: Answer = {
     "weight_transfer_config": {"backend": "nccl"},
     "model_config": {"logprobs_mode": "processed_logprobs", "dtype": "torch.bfloat16"},
@@ -79,6 +81,9 @@ class RolloutServer:
             "/update_flattened_params", "/process_weights_after_loading", "/reset_mm_cache", "/reset_encoder_cache",
         ):  # fmt: skip
             self._paths[path] = lambda asked: {"message": "done"}
+        self._running = threading.Event()
+        self._running.set()
+        self._paths |= {"/pause": self._pause, "/resume": self._resume}
         self._paths |= self._sglang.paths
         self._paths["/reset_prefix_cache"] = lambda asked: {"success": True, "message": "done"}
 
@@ -89,9 +94,23 @@ class RolloutServer:
         if path is None:
             return NOT_HANDLED
         WEIGHT_SYNC_GROUP.on_request(parts.netloc, parts.path.rstrip("/"))
+        if parts.path.rstrip("/") in _GENERATING_PATHS:
+            self.wait_until_resumed()
         asked = json.loads(body) if body else {}
         self._assumption_recorder(parts.path.rstrip("/"), asked)(_assumption_text(f"{parts.scheme}://{parts.netloc}"))
         return path(asked)
+
+    def _pause(self, _: Answer) -> Answer:
+        self._running.clear()
+        return {"status": "paused"}
+
+    def _resume(self, _: Answer) -> Answer:
+        self._running.set()
+        return {"status": "resumed"}
+
+    def wait_until_resumed(self) -> None:
+        """Hold a request back until ``/resume``, as vLLM does in each mode of ``/pause``."""
+        self._running.wait()
 
     def _assumption_recorder(self, path: str, body: Answer) -> Callable[[Text], object]:
         """The recorder for an assumption: clients of SGLang don't need vLLM installed."""

@@ -1,0 +1,1 @@
+"""Notices when all threads of a rehearsed process wait for each other."""
