@@ -18,7 +18,7 @@ StuckKind = Literal["", "forever", "polling"]
 ``polling`` if some of them look again and again, or wait for a process that does nothing."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitingSide(msgspec.Struct, frozen=True):
     """One side: a thread, an actor's method or a rank, with the call in which it waits."""
 
     who: str

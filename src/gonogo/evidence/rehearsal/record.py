@@ -32,7 +32,7 @@ from gonogo.finding.rehearsal import Operand as Operand
 from gonogo.finding.rehearsal import Phase as Phase
 from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
 from gonogo.finding.remedy import GapRemedy, Reason
-from gonogo.finding.waits import StuckKind, Wait
+from gonogo.finding.waits import StuckKind, WaitingSide
 from gonogo.finding.words import OPTIONAL_CATEGORIES
 
 Outcome = Literal[
@@ -354,7 +354,7 @@ class RankRecord(msgspec.Struct):
     """Where the program was, if it was terminated from outside."""
     stuck: StuckKind = ""
     """How its process stood still, if the outcome is ``stuck``."""
-    waits: list[Wait] = []
+    waits: list[WaitingSide] = []
     """Who waited for whom then: its threads, Ray's actors, or the rank in a collective with one that was stuck."""
     rss_bytes: int = 0
     """Peak resident memory of the worker itself: the cost of the rehearsal."""

@@ -2,7 +2,7 @@ from gonogo.evidence.rehearsal.failures import frame_spans, is_stdlib_frame
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.waits import Wait, WaitKind
+from gonogo.finding.waits import WaitingSide, WaitKind
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
 
@@ -13,7 +13,7 @@ class EveryoneWaitsForever(Hazard):
         sides = [(rank, wait) for rank in stuck for wait in rank.waits]
         if not sides:
             return
-        merged: dict[tuple[object, ...], tuple[Wait, list[int]]] = {}
+        merged: dict[tuple[object, ...], tuple[WaitingSide, list[int]]] = {}
         for rank, wait in sides:
             merged.setdefault((wait.who, wait.kind, wait.frames, wait.whom), (wait, []))[1].append(rank.rank)
         parties = sorted(merged.values(), key=lambda side: (side[0].kind == "collective", side[0].who == "driver"))
@@ -34,7 +34,7 @@ class EveryoneWaitsForever(Hazard):
         )
 
 
-def _places(waits: list[Wait]) -> list[Frame | None]:
+def _places(waits: list[WaitingSide]) -> list[Frame | None]:
     """For each wait the program's own line, or else a library's. Where several wait in one line (of a function that
     looks again and again), the lines from which they call it."""
     found: list[Frame | None] = []
@@ -83,7 +83,7 @@ _WHOM: dict[WaitKind, Text] = {
 }
 
 
-def _sentence(wait: Wait, ranks: list[int], place: Frame | None) -> Text:
+def _sentence(wait: WaitingSide, ranks: list[int], place: Frame | None) -> Text:
     """``rank 0, MainThread, at train.py:34, waits for a lock (held by Thread-1 (roll_out))``."""
     where = f"{place.path.rpartition('/')[2]}:{place.line}" if place is not None else "?"
     does = _WAITS[wait.kind].format(what=wait.what)
@@ -104,7 +104,7 @@ def _sentence(wait: Wait, ranks: list[int], place: Frame | None) -> Text:
     return Text(f"{named.en}, at {where}, {does.en}{more.en}", f"{named.zh} 在 {where} {does.zh}{more.zh}")
 
 
-def _label(wait: Wait, ranks: list[int]) -> Text:
+def _label(wait: WaitingSide, ranks: list[int]) -> Text:
     who = ranks_text(ranks)
     does = _WAITS[wait.kind].format(what=wait.what)
     named = f", {wait.who}" if wait.who else ""

@@ -16,7 +16,7 @@ import msgspec
 from gonogo.evidence.rehearsal.conditions import conditions_around_stack
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
-from gonogo.finding.waits import Wait
+from gonogo.finding.waits import WaitingSide
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.virtual.protocol.messages import (
     CallSite,
@@ -92,7 +92,7 @@ class Comparison:
     def __init__(self, ranks: Iterable[int], send: Send, log: CallLog | None = None) -> None:
         self.ranks = {rank: _RankCalls() for rank in ranks}
         self.divergence: Divergence | None = None
-        self.waits: dict[int, Wait] = {}
+        self.waits: dict[int, WaitingSide] = {}
         """The collectives in which ranks wait for one that is stuck, once nobody goes on."""
         self._send = send
         self._log = log
@@ -324,9 +324,9 @@ def _as_collective_call(rank: _RankCalls, recorded_call: _RankCall) -> Collectiv
     )
 
 
-def _as_wait(state: _RankCalls, recorded_call: _RankCall) -> Wait:
+def _as_wait(state: _RankCalls, recorded_call: _RankCall) -> WaitingSide:
     call = _as_collective_call(state, recorded_call)
-    return Wait("", "collective", call.frames, what=call.operator)
+    return WaitingSide("", "collective", call.frames, what=call.operator)
 
 
 def _divergence_kind(pending_calls: dict[int, _RankCall]) -> Kind:

@@ -14,7 +14,7 @@ from types import TracebackType
 import msgspec
 
 from gonogo.finding.divergence import Divergence
-from gonogo.finding.waits import Wait
+from gonogo.finding.waits import WaitingSide
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison
@@ -98,7 +98,7 @@ class Exchange:
             return self._comparison.divergence
 
     @property
-    def waits(self) -> dict[int, Wait]:
+    def waits(self) -> dict[int, WaitingSide]:
         """The collectives in which ranks waited for one that was stuck."""
         with self._lock:
             return self._comparison.waits

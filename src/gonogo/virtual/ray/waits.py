@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from gonogo.finding.waits import StuckKind, Wait
+from gonogo.finding.waits import StuckKind, WaitingSide
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.tasks import RemoteCall
 from gonogo.virtual.stack import frames_of_call
@@ -28,7 +28,7 @@ _MAX_COROUTINES = 8
 class EveryoneWaits(BaseException):
     """Raised in the driver if no process of the cluster goes on."""
 
-    def __init__(self, kind: StuckKind, waits: tuple[Wait, ...]) -> None:
+    def __init__(self, kind: StuckKind, waits: tuple[WaitingSide, ...]) -> None:
         super().__init__("no process of the cluster goes on")
         self.kind = kind
         self.waits = waits
@@ -78,23 +78,23 @@ def _call_name(actor: Actor, call: RemoteCall) -> str:
     return f"{actor.name}.{call.name}"
 
 
-def _wait_of_get(who: str, answer: Any, frame: FrameType) -> Wait:
+def _wait_of_get(who: str, answer: Any, frame: FrameType) -> WaitingSide:
     asked: tuple[Actor, RemoteCall] | None = answer.asked
     if asked is None:
-        return Wait(who, "actor", frames_of_call(frame), what="ray.get")
+        return WaitingSide(who, "actor", frames_of_call(frame), what="ray.get")
     actor, call = asked
     busy = () if call in actor.running.values() else tuple(_call_name(actor, one) for one in actor.running.values())
-    return Wait(who, "actor", frames_of_call(frame), busy, what=_call_name(actor, call))
+    return WaitingSide(who, "actor", frames_of_call(frame), busy, what=_call_name(actor, call))
 
 
-def _waits_of_coroutines(actor: Actor) -> list[Wait]:
+def _waits_of_coroutines(actor: Actor) -> list[WaitingSide]:
     """The innermost places at which an actor's methods are suspended."""
     found = []
     for task in [] if actor.loop is None else asyncio.all_tasks(actor.loop):
         stack = list(_suspended(task.get_coro()))
         if stack:
             frames = tuple(frame for one in stack for frame in frames_of_call(one)[-1:])
-            found.append(Wait(actor.name, "coroutine", frames, what=stack[-1].f_code.co_name))
+            found.append(WaitingSide(actor.name, "coroutine", frames, what=stack[-1].f_code.co_name))
     return found[:_MAX_COROUTINES]
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from gonogo.finding.waits import Wait, WaitKind
+from gonogo.finding.waits import WaitingSide, WaitKind
 from gonogo.virtual.frame_variables import local_variable, local_variables
 from gonogo.virtual.stack import OURS, frames_of_call
 from gonogo.virtual.waits.system_calls import State
@@ -82,7 +82,7 @@ def wait_of(
     state: State,
     others: Mapping[threading.Thread, FrameType],
     ended: EndedThreads,
-) -> Wait:
+) -> WaitingSide:
     """The wait of one thread; ``others`` are the program's other threads."""
     kind, thing = _kind_and_object(frame, state)
     whom: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def wait_of(
     elif thing is not None:
         whom = tuple(other.name for other, stack in others.items() if _knows(stack, thing))
         gone = ended.given(thing)
-    return Wait(thread.name, kind, frames_of_call(frame), whom, gone)
+    return WaitingSide(thread.name, kind, frames_of_call(frame), whom, gone)
 
 
 def _kind_and_object(frame: FrameType, state: State) -> tuple[WaitKind, Any]:

@@ -27,31 +27,31 @@ share; ``child``: for the end of a process; ``io``: reads or writes; ``sleeps``:
 
 
 @dataclass(frozen=True)
-class Call:
+class ThreadState:
     """The state of a thread, and how often it has gone to sleep so far."""
 
     state: State
     sleeps: int = 0
 
 
-def call_of(thread: int, process: str = "self") -> Call:
+def call_of(thread: int, process: str = "self") -> ThreadState:
     """What a thread does, by its native id. A call that can't be read counts as running: nothing is known of it."""
     try:
         words = Path("/proc", process, "task", str(thread), "syscall").read_text().split()
         number = int(words[0])
     except (OSError, ValueError, IndexError):  # "running", or it has ended
-        return Call("runs")
+        return ThreadState("runs")
     sleeps = _times_slept(thread, process)
     name = _NUMBERS.get(platform.machine(), {}).get(number)
     arguments = [int(word, 16) for word in words[1:7]]
     if name == "futex":
         if arguments[_TIMEOUT_OF_FUTEX]:
-            return Call("sleeps", sleeps)
-        return Call("forever" if arguments[1] & _FUTEX_PRIVATE else "shared", sleeps)
+            return ThreadState("sleeps", sleeps)
+        return ThreadState("forever" if arguments[1] & _FUTEX_PRIVATE else "shared", sleeps)
     options = {"wait4": _OPTIONS_OF_WAIT4, "waitid": _OPTIONS_OF_WAITID}.get(name or "")
     if options is not None and not arguments[options] & _NO_HANG:
-        return Call("child", sleeps)
-    return Call("io" if name in _IO else "sleeps", sleeps)
+        return ThreadState("child", sleeps)
+    return ThreadState("io" if name in _IO else "sleeps", sleeps)
 
 
 def _times_slept(thread: int, process: str) -> int:

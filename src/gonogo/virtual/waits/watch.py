@@ -18,10 +18,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from gonogo.finding.waits import StuckKind, Wait
+from gonogo.finding.waits import StuckKind, WaitingSide
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.waits.sides import EndedThreads, only_waits_for_work, wait_of
-from gonogo.virtual.waits.system_calls import Call, call_of, children, tasks, waits_without_limit
+from gonogo.virtual.waits.system_calls import ThreadState, call_of, children, tasks, waits_without_limit
 
 _FOREVER_SECONDS = 2.0
 _POLLING_SECONDS = 25.0
@@ -36,12 +36,14 @@ class WaitWatch:
 
     def __init__(self, work_done: Callable[[], object]) -> None:
         self.stuck: StuckKind = ""
-        self.waits: tuple[Wait, ...] = ()
+        self.waits: tuple[WaitingSide, ...] = ()
         """Who waits for whom, once the process is stuck."""
         self.ended = EndedThreads()
         self._work_done = work_done
         self._seen: tuple[object, ...] = ()
         self._since = 0.0
+        self._looks = self._ran = 0
+        """How often the threads were met where they wait, and how often one of them ran."""
         self._sleeps: dict[Any, int] = {}
 
     def look(self) -> StuckKind:
@@ -51,11 +53,14 @@ class WaitWatch:
         stacks: dict[Any, FrameType] = {thread: frames[thread.ident] for thread in own if thread.ident is not None}
         calls = {thread: call_of(_native_id(thread)) for thread in own}
         del frames
+        if self._only_looked_again(calls):
+            return self.stuck
         kind = self._kind(stacks, calls)
         seen = (kind, self._work_done(), *_standing(stacks, exactly=kind == "forever")) if kind else ()
         now = time.monotonic()
         if not kind or seen != self._seen:
             self._seen, self._since, self.stuck, self.waits = seen, now, "", ()
+            self._looks = self._ran = 0
             self._sleeps = {thread: call.sleeps for thread, call in calls.items()}
         elif not self.stuck and self._has_waited_long(kind, now - self._since, calls):
             self.waits = tuple(
@@ -64,9 +69,18 @@ class WaitWatch:
                 if not only_waits_for_work(stack)
             )
             self.stuck = kind
+        self._looks += 1
         return self.stuck
 
-    def _kind(self, stacks: dict[Any, FrameType], calls: dict[Any, Call]) -> StuckKind:
+    def _only_looked_again(self, calls: dict[Any, ThreadState]) -> bool:
+        """Whether a thread that looks again and again was met while it looked, which says nothing else."""
+        polls = bool(self._seen) and self._seen[0] == "polling" and self._seen[1] == self._work_done()
+        if not polls or self._ran > self._looks / 2 or not any(call.state == "runs" for call in calls.values()):
+            return False
+        self._ran += 1
+        return True
+
+    def _kind(self, stacks: dict[Any, FrameType], calls: dict[Any, ThreadState]) -> StuckKind:
         """How the threads stand still at this moment."""
         if (
             not calls
@@ -85,7 +99,7 @@ class WaitWatch:
             return "forever"
         return "polling"
 
-    def _has_waited_long(self, kind: StuckKind, seconds: float, calls: dict[Any, Call]) -> bool:
+    def _has_waited_long(self, kind: StuckKind, seconds: float, calls: dict[Any, ThreadState]) -> bool:
         """Whether the threads have waited long enough, and none of them is in a single long sleep."""
         if kind == "forever":
             return seconds >= _FOREVER_SECONDS
