@@ -99,7 +99,7 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     with serving(says(wrong)) as (url, _):
         done = diagnose(folder, url, "--yes")
     said = " ".join(done.stdout.split())
-    assert "Read by stub; 1 of 9 claims hold; not conclusive on its own" in said
+    assert "Analysis by stub; 1 of 9 claims confirmed; not conclusive on its own" in said
     for struck in (
         "rejected, quote: CUDA out of memory. Tried to allocate (the quote is not in the log)",
         "rejected, place: data.py:4000 (no log or file has this line)",

@@ -161,7 +161,7 @@ KillBetweenWrites = Annotated[
     bool,
     typer.Option(
         "--kill-between-writes",
-        help="With --life: kill the run between the writes of its save, too, and say what each resume comes to.",
+        help="With --life: kill the run between the writes of its save, too, and report the result of each resume.",
     ),
 ]
 Saves = Annotated[

@@ -333,7 +333,7 @@ def _explain_api_mismatch(api_mismatch: ApiMismatch, versions: Mapping[str, str]
                 library=library, name=demangled_name(api_mismatch.names[0])
             ),
             translated(
-                "delete the built library and build it anew; if that gives the same, use a later release of the "
+                "delete the built library and rebuild it; if that gives the same, use a later release of the "
                 "package that builds it, or do without what needs {library}"
             ).format(library=library),
         )

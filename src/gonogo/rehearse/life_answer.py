@@ -66,7 +66,7 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
     life = life_report(record)
     first = record.first_life
     if life is not None and first is not None:
-        yield _lives_text(life)
+        yield _resume_text(life)
     result = result_report(record)
     if result is not None and life is None:
         steps = max((rank.life.at_save.step for rank in record.ranks if rank.life and rank.life.at_save), default=0)
@@ -80,7 +80,7 @@ def life_coverage(record: RehearsalRecord) -> Iterator[Text]:
         yield translated("{stage}: {command}").format(stage=_STAGE_LABELS[stage.stage], command=command)
 
 
-def _lives_text(life: LifeReport) -> Text:
+def _resume_text(life: LifeReport) -> Text:
     return translated(
         "the run with {world} ranks saved after step {step} ({files} files with state) and was killed; it was "
         "resumed on {after} ranks with: {command}"

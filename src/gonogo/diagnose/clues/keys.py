@@ -122,7 +122,7 @@ def _inserted_component_clues(exception: RaisedException) -> Iterator[Clue]:
     yield Clue(
         translated(
             "The keys differ only in '.{part}' in their middle: {side} ({count} of {of} keys shown){why}. Rename the "
-            "keys when loading, or load them with what saved them"
+            "keys when loading, or load them with the library that saved them"
         ).format(
             part=part,
             side=translated("the model has it, the checkpoint lacks it")

@@ -93,7 +93,7 @@ def ignored_setting_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
             yield Clue(
                 translated(
                     "The message asks for {name}={value}, which {setting} in {source} already says: it does not reach "
-                    "this call{where}. A later release of what makes the call may pass it on; or do without this "
+                    "this call{where}. A later release of the calling library may pass it on; or do without this "
                     "step{step}"
                 ).format(
                     name=name,

@@ -127,8 +127,8 @@ def _missing_symbol_clue(log: FailureLog, library: str, symbol: str, place: Clue
         return Clue(
             translated(
                 "{library} lacks {name}, which is one of its own functions, not torch's: it was built without the "
-                "source file that defines it, or from files of two releases. Delete the built library and build it "
-                "anew; if that gives the same, it is a defect of this release of the package (its build for this "
+                "source file that defines it, or from files of two releases. Delete the built library and "
+                "rebuild it; if that gives the same, it is a defect of this release of the package (its build for this "
                 "device): use a later release of it, or do without what needs {library}"
             ).format(library=library.rpartition("/")[2], name=name),
             (place,),

@@ -23,8 +23,8 @@ def explain_missing_key(message: Message, code: str, exception: RaisedException)
         return (
             translated("the config has no entry '{key}', which the program reads").format(key=key),
             translated(
-                "add the section or key {key} to the config (on the command line: +{key}=…), with what the entry point "
-                "that reads it expects"
+                "add the section or key {key} to the config (on the command line: +{key}=…), with the keys that the "
+                "entry point expects"
             ).format(key=key),
         )
     holder = next((found.group(1) for found in _SUBSCRIPT_PATTERN.finditer(code) if key in code), "")

@@ -122,8 +122,8 @@ def _explain_missing_file(exception: RaisedException, versions: Mapping[str, str
                 "on a disk that this machine does not share"
             ).format(step=found.group(1), file=path.rpartition("/")[2]),
             translated(
-                "list the folder, and load it with what saved it (or convert it first); if it is incomplete, take the "
-                "one before it"
+                "list the folder, and load it with the library that saved it (or convert it first); if it is "
+                "incomplete, take the one before it"
             ),
         )
     return (

@@ -25,7 +25,7 @@ _MESSAGES = {
         "they came from {before}, now from {after}."
     ),
     "drawn": translated(
-        "{count} frozen weights of {stage} are drawn at random, in whole or in part, and are in no checkpoint "
+        "{count} frozen weights of {stage} are initialized at random, in whole or in part, and are in no checkpoint "
         "({names}): in training they came from {before}, now from {after}."
     ),
     "rounded": translated(

@@ -18,7 +18,7 @@ class AccelerateLaunchModesExclude(Hazard):
         if len(modes) > 1:
             places = [options.place_of(name) for name in modes]
             yield self.finding(
-                translated("accelerate launch is given {modes}, but takes only one of them.").format(
+                translated("accelerate launch is given {modes}, but accepts only one of them.").format(
                     modes=", ".join(f"--{name}" for name in modes)
                 ),
                 cure=translated("Keep the intended one (--use_deepspeed for ZeRO)"),

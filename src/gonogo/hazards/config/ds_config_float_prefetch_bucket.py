@@ -41,7 +41,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             if not isinstance(value, float) or not abs(value) < 1e18 or value == int(value):
                 continue
             yield self.finding(
-                translated("{name} is {value}: DeepSpeed since 0.15 takes only an integer.").format(
+                translated("{name} is {value}: DeepSpeed 0.15 and newer accept only an integer.").format(
                     name=name, value=value
                 ),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,

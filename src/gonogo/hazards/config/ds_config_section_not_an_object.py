@@ -39,7 +39,7 @@ class DsConfigSectionNotAnObject(Hazard):
                 ),
                 spans=config_span(config, *keys),
                 fixes=fix_with_edits(
-                    translated("replace the value by an object"), partial(config.replacing, *keys, value=whole)
+                    translated("replace the value with an object"), partial(config.replacing, *keys, value=whole)
                 )
                 if whole
                 else (),

@@ -18,9 +18,9 @@ class DsZeroOptimizationBoolean(Hazard):
                 more=translated(", but transformers and accelerate expect an object and fail") if stops else "",
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
-            cure=translated('Replace it by an object: {{"stage": {stage}}}').format(stage=stage),
+            cure=translated('Replace it with an object: {{"stage": {stage}}}').format(stage=stage),
             spans=config_span(config, ZERO),
             fixes=fix_with_edits(
-                translated("replace the value by an object"), lambda: config.replacing(ZERO, value={"stage": stage})
+                translated("replace the value with an object"), lambda: config.replacing(ZERO, value={"stage": stage})
             ),
         )

@@ -97,7 +97,7 @@ class ZeroOffloadClientOptimizer(Hazard):
 
 _ADAM_KEYWORDS = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_WEIGHT_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
-_DEEPSPEED_ADAM_FIX = translated("Replace it by DeepSpeedCPUAdam with the same settings")
+_DEEPSPEED_ADAM_FIX = translated("Replace it with DeepSpeedCPUAdam with the same settings")
 
 
 def _deepspeed_adam_fixes(script: Script, node: ast.expr) -> tuple[Fix, ...]:

@@ -135,7 +135,7 @@ class CpuRamOomKilled(Hazard):
         field, states = launch.slurm.get("mem"), offloaded_optimizer_states(run)
         requested = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < requested < states.bytes_per_node:
-            has = translated("The job asks for {has:.0f} GiB per node").format(has=requested / 2**30)
+            has = translated("The job requests {has:.0f} GiB per node").format(has=requested / 2**30)
             ends = translated("slurm kills the job")
             offload = run.config.offload_target("optimizer").span() if run.config is not None else None
             yield self._too_little_memory_finding(

@@ -100,14 +100,14 @@ def run_script(
     words = _bash_command(words)
     _check_script(words, bash, cwd)
     deadline = time.monotonic() + timeout
-    software: list[str] = []
+    missing_files: list[str] = []
     unreached = UnreachedCommands()
     while True:
         session = ShellSession.create(
             confinement.readable, confinement.shared, surroundings, python, [str(path) for path in packages]
         )
         own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
-        _write_own_files(own, session, bash, software)
+        _write_own_files(own, session, bash, missing_files)
         interception = Interception(session, unreached)
         unreached.begin_run()
         with (
@@ -127,14 +127,14 @@ def run_script(
             )
         if unreached.has_failed and time.monotonic() < deadline:
             continue
-        skipped = [*session.skipped(), *(["source", path] for path in software)]
+        skipped = [*session.skipped(), *(["source", path] for path in missing_files)]
         run = ScriptRun(tuple(session.calls()), tuple(skipped), world.tree, status, output)
         if run.calls:
             return run
-        missing = [path for path in _missing_sourced_files(output) if path not in software]
+        missing = [path for path in _missing_sourced_files(output) if path not in missing_files]
         if not missing or time.monotonic() > deadline:
             raise _nothing_launched_error(words, run, timeout)
-        software += missing  # with `set -e` it ended here, but the machine that trains has that file
+        missing_files += missing  # with `set -e` it ended here, but the machine that trains has that file
 
 
 def _bash_command(words: Sequence[str]) -> list[str]:
@@ -197,11 +197,11 @@ def _new_short_file(folder: str) -> Path:
     raise FileExistsError(folder)
 
 
-def _write_own_files(tree_folder: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
+def _write_own_files(tree_folder: Path, session: ShellSession, bash: str, missing_files: Sequence[str]) -> None:
     """Write the files below the script's world: the stub, a link to bash, and empty files for missing software."""
     write_stub(tree_folder / _STUB, session)
     (tree_folder / _BASH).symlink_to(os.path.realpath(bash))
-    for path in software:
+    for path in missing_files:
         (mirror_folder(tree_folder, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
 
 

@@ -11,9 +11,9 @@ from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
 _OTHER_RELEASES_TITLE = translated("Other releases")
-_READ_BY_MODEL = translated("Read by {model}; {count} of {all} claims hold; not conclusive on its own")
-_NO_CLAIMS = translated("Read by {model}; it made no claim that can be checked")
-_NO_VALID_CLAIMS = translated("Read by {model}; none of its {all} claims holds: don't rely on it")
+_READ_BY_MODEL = translated("Analysis by {model}; {count} of {all} claims confirmed; not conclusive on its own")
+_NO_CLAIMS = translated("Analysis by {model}; it makes no claim that can be checked")
+_NO_VALID_CLAIMS = translated("Analysis by {model}: none of its {all} claims could be verified; don't rely on it")
 _NO_ANSWER = translated("{model} at {server} gave no answer: {why}")
 _CAUSE = translated("it says")
 _HOLDS = translated("holds")

@@ -114,7 +114,7 @@ class _RecordedMicroBatch:
     """Whether it is known to leave memory as it was before."""
 
 
-class MicroBatches:
+class MicroBatchSelector:
     """Decides which micro-batches of transformers' Trainer are run, and counts repeated ones without running them.
 
     ``tallies``: the counters of the whole process; ``must_run_all``: whether every micro-batch is run;

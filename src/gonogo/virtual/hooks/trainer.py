@@ -9,12 +9,12 @@ from typing import Any
 
 from gonogo.evidence.rehearsal.lives import SavePlan
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.micro_batches import MicroBatches
+from gonogo.virtual.hooks.micro_batches import MicroBatchSelector
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 
-def install(lifecycle: Lifecycle, micro_batches: MicroBatches) -> Callable[[], None]:
+def install(lifecycle: Lifecycle, micro_batches: MicroBatchSelector) -> Callable[[], None]:
     """Make every Trainer stop after the requested steps, with an evaluation and a save if configured."""
     patches = Patches()
     patches.on_undo(
@@ -23,7 +23,7 @@ def install(lifecycle: Lifecycle, micro_batches: MicroBatches) -> Callable[[], N
     return patches.undo
 
 
-def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: MicroBatches) -> None:
+def _patch_trainer(patches: Patches, module: Any, lifecycle: Lifecycle, micro_batches: MicroBatchSelector) -> None:
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]

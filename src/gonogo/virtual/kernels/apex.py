@@ -109,7 +109,7 @@ def _make_fast_layer_norm_module(mark_written: Written, assume: Assume) -> Modul
         return torch.empty_like(x), *_empty_statistics(x.shape[0], x, mark_written)
 
     def ln_bwd(
-        dy: torch.Tensor, x: torch.Tensor, mean: Any, deviation: torch.Tensor, gamma: torch.Tensor, *rest: Any
+        dy: torch.Tensor, x: torch.Tensor, mean: Any, rsigma: torch.Tensor, gamma: torch.Tensor, *rest: Any
     ) -> list[torch.Tensor]:
         rows = torch.cuda.get_device_properties(x.device).multi_processor_count
         parts = [torch.empty((rows, gamma.numel()), dtype=torch.float32, device=x.device) for _ in range(2)]
@@ -129,7 +129,7 @@ def _make_layer_norm_module(mark_written: Written, assume: Assume) -> ModuleType
         return torch.empty_like(inputs), *_empty_statistics(inputs.numel() // weight.numel(), inputs, mark_written)
 
     def backward_affine(
-        gradient: torch.Tensor, mean: Any, deviation: torch.Tensor, kept: torch.Tensor, shape: Any,
+        gradient: torch.Tensor, mean: Any, rsigma: torch.Tensor, kept: torch.Tensor, shape: Any,
         weight: torch.Tensor, bias: torch.Tensor, *rest: Any,
     ) -> tuple[torch.Tensor, ...]:  # fmt: skip
         return torch.empty_like(kept), torch.empty_like(weight), torch.empty_like(bias)

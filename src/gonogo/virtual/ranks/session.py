@@ -51,7 +51,7 @@ from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_o
 from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
-from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
+from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatchSelector, NumbersTally, Tally
 from gonogo.virtual.hooks.pipeline import pipeline_sizes
 from gonogo.virtual.hooks.training_facts import describe_run
 from gonogo.virtual.internal_failures import exception_chain, find_internal_failure
@@ -374,7 +374,7 @@ class Session:
         """True if repeated micro-batches are run as well, as always when events are traced."""
         return self.plan.every or self.recorder is not None
 
-    def _micro_batches(self) -> MicroBatches:
+    def _micro_batches(self) -> MicroBatchSelector:
         """Decides which micro-batches are run."""
 
         def all_ranks_agree(repeats: bool) -> bool:
@@ -383,7 +383,9 @@ class Session:
             answers = self.peers.exchange_answers(_REPEATS_QUESTION, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, self._should_run_all_micro_batches, all_ranks_agree)
+        return MicroBatchSelector(
+            self.life, self.memory, self._tallies, self._should_run_all_micro_batches, all_ranks_agree
+        )
 
     def _tallies(self) -> list[Tally]:
         """The counters that have to be scaled when micro-batches are skipped."""

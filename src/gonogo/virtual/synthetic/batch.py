@@ -71,7 +71,7 @@ def _missing_processor_error(located_model: LocatedModel, kind: media.Modality) 
     return UserError(
         translated(
             "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
-            "(processor_config.json, tokenizer) beside its config.json"
+            "(processor_config.json, tokenizer) next to its config.json"
         ).format(kind=located_model.config.model_type, what=kind.name)
     )
 
