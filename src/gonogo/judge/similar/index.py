@@ -22,7 +22,7 @@ from gonogo.judge.similar.features import Features
 PATH = Path(__file__).with_name("threads.msgpack")
 _WEIGHT_SCALE = 100
 """Weights are stored as hundredths, in a byte."""
-_MIN_SHARED = 1.4
+_MIN_SHARED_WEIGHT = 1.4
 """What a log and a thread must share at least, in units of unique features: more than an exception's name."""
 _MIN_SHARED_OF_CUT = 0.8
 """The same for a truncated log: more than the frames that many training runs share."""
@@ -74,7 +74,7 @@ class ThreadIndex:
         Features that fewer threads have weigh more. The threads in ``excluded`` are skipped.
         """
         square, shared = self._squared_norm_and_products(
-            features, excluded, _MIN_SHARED, lambda weight, other: weight * other
+            features, excluded, _MIN_SHARED_WEIGHT, lambda weight, other: weight * other
         )
         length = math.sqrt(square) or 1.0
         found = [(product / length / self._lengths[thread], thread) for thread, product in shared.items()]
