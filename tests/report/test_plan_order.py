@@ -57,7 +57,7 @@ def test_other_lengths_are_a_table_with_each_strategy_named_once() -> None:
 
 
 def test_the_page_draws_memory_over_lengths() -> None:
-    report = planned([3319.0])
+    report = RUNS["plan"]()
     assert report.plan is not None
     lengths = {4096: True, 8192: True, 16384: False}
     at = tuple(MemoryAtLength("ZeRO-3", 2, n, n << 20, n << 21, 0.12, fits) for n, fits in lengths.items())
