@@ -128,7 +128,8 @@ class PreparedNames:
 
     def patch_file_downloads(self, patches: Patches, module: ModuleType) -> None:
         """Patch ``hf_hub_download`` and ``try_to_load_from_cache`` for single files."""
-        download, look = vars(module)["hf_hub_download"], vars(module)["try_to_load_from_cache"]
+        download: Any = vars(module)["hf_hub_download"]
+        look: Any = vars(module).get("try_to_load_from_cache")
         nowhere = getattr(module, "_CACHED_NO_EXIST", None)
 
         @functools.wraps(download)
@@ -157,7 +158,8 @@ class PreparedNames:
             return path if os.path.exists(path) else nowhere
 
         patches.set(module, "hf_hub_download", hf_hub_download)
-        patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
+        if look is not None:  # huggingface_hub has it since 0.8
+            patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
 
     def local_file(self, name: Any, folder: str, subfolder: Any, filename: Any) -> str:
         """The local path of a repository's file; a model's weights are generated first."""
