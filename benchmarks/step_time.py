@@ -61,6 +61,8 @@ class Row(NamedTuple):
     pipeline: tuple[int, int, int]
     gathers: bool
     fitted: bool
+    network_bytes: float
+    """Between nodes, as published (``network_gbps``); else the model's own default."""
 
     @property
     def family(self) -> str:
@@ -72,7 +74,9 @@ class Row(NamedTuple):
     def predicted(self) -> float:
         """Seconds, by the constants as they are now."""
         parts = [_timed(part, self.speed) for part in self.parts]
-        return rehearsed_step.phase_seconds(parts, self.speed, self.pipeline, is_zero3=self.gathers)
+        return rehearsed_step.phase_seconds(
+            parts, self.speed, self.pipeline, is_zero3=self.gathers, network_bytes=self.network_bytes
+        )
 
     @property
     def error(self) -> float:
@@ -124,6 +128,7 @@ def rows() -> list[Row]:
                 tuple(kept["pipeline"]),
                 kept["stage"] == 3,
                 kept.get("fitted", False),
+                row.get("network_gbps", rehearsed_step.NETWORK_BYTES_PER_SECOND * 8 / 1e9) * 1e9 / 8,
             )
         )
     return sorted(found, key=lambda row: row.name)

@@ -73,17 +73,23 @@ def last_whole_step(phase_works: Sequence[PhaseWork]) -> list[PhaseWork]:
 
 
 def phase_seconds(
-    parts: Sequence[PhaseWork], speed: PeakSpeed, pipeline_shape: tuple[int, int, int], *, is_zero3: bool = False
+    parts: Sequence[PhaseWork],
+    speed: PeakSpeed,
+    pipeline_shape: tuple[int, int, int],
+    *,
+    is_zero3: bool = False,
+    network_bytes: float = NETWORK_BYTES_PER_SECOND,
 ) -> float:
     """Seconds that the parts of one step take.
 
-    ``pipeline_shape``: stages, micro-batches, model chunks per rank; ``is_zero3``: whether ZeRO-3 is used.
+    ``pipeline_shape``: stages, micro-batches, model chunks per rank; ``is_zero3``: whether ZeRO-3 is used;
+    ``network_bytes``: bytes/s per accelerator between nodes.
     """
     call_seconds = FETCH_SECONDS if is_zero3 else CALL_SECONDS
     operator_seconds = HOOKED_OPERATOR_SECONDS if is_zero3 else OPERATOR_SECONDS
     stages, micro_batches, chunks = pipeline_shape
     waiting = (stages - 1) / max(micro_batches * chunks, 1)
-    network_bytes = min(speed.link_bytes, NETWORK_BYTES_PER_SECOND)
+    network_bytes = min(speed.link_bytes, network_bytes)
     total = 0.0
     for part in parts:
         computing = part.long_seconds + max(part.short_seconds, part.short_operators * LAUNCH_SECONDS)

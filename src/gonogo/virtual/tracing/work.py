@@ -18,6 +18,7 @@ from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
 from gonogo.virtual.collectives.exchange import C10dCall
 from gonogo.virtual.kernels.flops import CAUSAL_SHARE
+from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
 
@@ -197,10 +198,20 @@ def _count_collective(work: _PhaseCounters, func: Any, args: Any, ranks_per_node
     operator = func._schema.name.removeprefix("c10d::")
     try:
         call = C10dCall(func, args, None)
-        operator = _group_key(operator, call.members, ranks_per_node, is_async=call.blocks is False)
+        goes_on = call.blocks is False or _is_on_side_stream(_sent_tensors(args))
+        operator = _group_key(operator, call.members, ranks_per_node, is_async=goes_on)
     except KeyError:  # an operator without a group
         pass
     _add_collective(work, operator, _sent_tensors(args))
+
+
+def _is_on_side_stream(operands: Sequence[torch.Tensor]) -> bool:
+    """True if a stream of its own runs the collective, as FSDP has one: computing on the default stream goes on."""
+    for tensor in operands:
+        record = VirtualTensor.virtual_mode.memory.devices.get(tensor.device)
+        if record is not None and record.allocator is not None:
+            return bool(record.stream())
+    return False
 
 
 _C10D_NAMES = {
