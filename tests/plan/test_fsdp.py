@@ -62,7 +62,9 @@ def test_context_parallelism_divides_the_work_and_replicas_hold_whole_states(
     # A ring leaves out the half of the scores that the mask hides, but for those of a rank's own keys.
     assert flops[0] / 4 < flops[1] < flops[0] / 2
     assert flops[0] / 8 < flops[2] < flops[0] / 4
-    keys = [{key for part in parts for key in part.collectives} for parts in work]
+    every = [{key for part in parts for key in part.collectives} for parts in work]
+    assert any(key.startswith("_allgather_base_") and key.endswith(" async") for key in every[0])  # FSDP's own stream
+    keys = [{key.removesuffix(" async") for key in names} for names in every]
     assert not any(key.endswith(" of 2") for key in keys[0])
     assert {"_allgather_base_ of 2", "alltoall_base_ of 2"} <= keys[1]  # keys and values, and their gradients
     assert "_reduce_scatter_base_ of 2" in keys[3]
