@@ -42,6 +42,8 @@ if cuda:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 device = "cuda" if cuda else "cpu"
 group = dist.new_group(backend="gloo")
+at_start = shm_used()
+dist.barrier()
 rank = dist.get_rank()
 torch.manual_seed(1)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)).to(device)
@@ -67,6 +69,7 @@ if newest is not None:
     start = newest
 rows = torch.randn(40, 64, generator=torch.Generator().manual_seed(3)).split(2)
 under_way = None
+stager = DefaultStager(StagingOptions(cuda, True, False, False)) if how == "shared" else None
 last = start + 6
 for step, batch in enumerate(rows, 1):
     if step <= start:
@@ -87,12 +90,10 @@ for step, batch in enumerate(rows, 1):
                 under_way.result()
             weights, states = get_state_dict(model, optimizer)
             both = {"model": weights, "optimizer": states}
-            stager = DefaultStager(StagingOptions(cuda, True, False, False)) if how == "shared" else None
-            before = shm_used()
             under_way = dcp.async_save(both, checkpoint_id=f"ck/{step}", process_group=group, async_stager=stager)
             if how == "shared":
                 dist.barrier()
-                print("shm", shm_used() - before, flush=True)
+                print("shm", shm_used() - at_start, flush=True)
             if rank == 0 and how == "rotates" and step > start + 2:
                 shutil.rmtree(f"ck/{step - 2}", ignore_errors=True)
             if rank == 0 and how == "marks":

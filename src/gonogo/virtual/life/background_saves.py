@@ -236,8 +236,9 @@ class BackgroundSaves:
         if not task.may_go_on.is_set():
             task.ended, task.steps_meanwhile = why, self._step() - task.begun.step
             task.may_go_on.set()
-            if task.deferred is not None:
-                task.deferred()
+            write, task.deferred = task.deferred, None  # which frees what it has written
+            if write is not None:
+                write()
 
     def on_step(self) -> None:
         """End what has been held for so many steps; called before a step is counted."""

@@ -175,6 +175,9 @@ class LifeRecorder:
         """End the first run once training continues after a save: by then it has read the next batch."""
         self._averages.end_detection()  # where no training forward was seen: what backward writes are gradients
         self._background.settle()
+        self._kill_after_save()
+
+    def _kill_after_save(self) -> None:
         if self._is_first and self._saved_since_step and self._life.step:
             self._end_save()
             told = self.record.signal
@@ -361,7 +364,10 @@ class LifeRecorder:
 
     def _defer_save(self, fn: Callable[[], Any]) -> Any:
         self._life.goes_on_with_data = self._life.goes_on_with_data or self._is_first
-        return self._background.defer(fn)
+        future = self._background.defer(fn)
+        # What the program does next may be about this save: it is killed while the one before is the newest.
+        self._kill_after_save()
+        return future
 
     def _describe_moment(self) -> ProgramMoment:
         counters = *self._inventory.step_counters(), *self._averages.update_counters()
