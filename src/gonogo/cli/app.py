@@ -408,7 +408,7 @@ def diagnose(
                     )
                 )
             logs = ["-"]
-        from gonogo.cli.reading_progress import log_read_progress
+        from gonogo.cli.progress_bars import log_read_progress
         from gonogo.diagnose.findings import read_failure
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.report.answer.command_placeholders import with_invocation

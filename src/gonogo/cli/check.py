@@ -90,12 +90,12 @@ def check(
         from gonogo.check.findings import check as check_files
         from gonogo.cli.check_output import (
             ReadOnlyFiles,
-            check_progress,
             fix_files,
             report_hidden_unsafe_fixes,
             show_diff,
             write_statistics,
         )
+        from gonogo.cli.progress_bars import check_progress
 
         if fix and diff:
             raise UserError(translated("--fix changes files, --diff only shows the changes: use one of them"))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gonogo.check.findings import CheckResult, fixable_roots
@@ -15,59 +13,14 @@ from gonogo.check.fixes import UnappliedFix, apply_plan, diff_of_plan, plan_fixe
 from gonogo.finding import Finding, Text, translated
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    pass
 
-_PROGRESS_DELAY_SECONDS = 1.0
-"""Seconds before the progress bar appears."""
-
-_CHECKING = translated("checking")
 _FILE_FIXED = translated("{path}: fixed {hazards}")
 _UNSAFE_FIXES_HIDDEN = translated(
     "{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)"
 )
 _READ_ONLY = translated("{path} is read-only. Change it anyway? [y/N] ")
 _NOT_FIXED = translated("{path}: {hazard} not fixed: {why}")
-
-
-@contextmanager
-def check_progress(language: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
-    """What to call with how many of how many are done: a bar on stderr, or nothing where that is no terminal."""
-    stream = stream or sys.stderr
-    if not stream.isatty():
-        yield lambda done, total: None
-        return
-    begun = time.monotonic()
-    bar: Progress | None = None
-
-    def advance_bar(done: int, total: int) -> None:
-        nonlocal bar
-        if bar is None and time.monotonic() - begun > _PROGRESS_DELAY_SECONDS:
-            bar = _progress_bar(stream, language)
-            bar.start()
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done, total=total)
-
-    try:
-        yield advance_bar
-    finally:
-        if bar is not None:
-            bar.stop()
-
-
-def _progress_bar(stream: TextIO, language: str) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        TextColumn(_CHECKING.in_language(language)),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(file=stream),
-        transient=True,
-    )
-    bar.add_task("", total=None)
-    return bar
 
 
 def show_diff(stream: TextIO, checked: CheckResult, unsafe: bool) -> None:

@@ -131,7 +131,7 @@ def _check_command(command: list[str], language: str) -> CheckResult | None:
     """Check the command; None if the check itself fails, which must not prevent the launch."""
     from gonogo.check.findings import check as check_files
     from gonogo.check.settings import read_settings
-    from gonogo.cli.check_output import check_progress
+    from gonogo.cli.progress_bars import check_progress
 
     try:
         with check_progress(language) as on_progress:

@@ -49,14 +49,6 @@ def explain_by_surroundings(exception: RaisedException, versions: Mapping[str, s
     return first_explanation(_RULES, exception, versions)
 
 
-def _caller_of(exception: RaisedException, at: CodePlace) -> CodePlace | None:
-    """The innermost frame of another package than the one that raised."""
-    return next(
-        (frame for frame in reversed(exception.frames) if frame.package and frame.package not in (at.package, "torch")),
-        None,
-    )
-
-
 def _package_and_release(place: CodePlace) -> str:
     return f"{place.package} {place.release}".strip()
 
