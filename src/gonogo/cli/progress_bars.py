@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gonogo.finding import translated
 
@@ -50,7 +50,7 @@ def _delayed_bar(
     begun = time.monotonic()
     bar: Progress | None = None
 
-    def update(**values: int) -> None:
+    def update(**values: Any) -> None:
         nonlocal bar
         if bar is None and stream.isatty() and time.monotonic() - begun > _DELAY_SECONDS:
             from rich import progress
