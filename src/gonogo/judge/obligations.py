@@ -39,8 +39,6 @@ _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_]
 _THEME_OF_RELEASES = "environment"
 _THEMES_OF_OWN_CODE = ("autograd", "data", "device", "loop")
 """Themes of what a user's loop, data set or tensors do: a framework's own code is another cause of the same words."""
-_THEME_OF_USER_FUNCTIONS = "post_training"
-"""A theme whose hazards that scripts show are about functions given to the trainer (rewards)."""
 _MEMORY_SHORTAGES = ("gpu-oom", "cpu-ram-oom")
 _RAISING_FRAMES = 2
 _IDENTIFIER_PATTERN = lazy_compile(
@@ -115,8 +113,7 @@ def _is_on_the_chain(finding: Finding, hazard: Hazard, log: FailureLog, error: L
         return False
     if is_linked(finding, hazard, log):
         return True
-    in_user_function = hazard.theme == _THEME_OF_USER_FUNCTIONS and type(hazard).in_script is not Hazard.in_script
-    if hazard.theme in _THEMES_OF_OWN_CODE or in_user_function:
+    if hazard.theme in _THEMES_OF_OWN_CODE:
         return any(is_user_path(frame.path) for frame in error.all_frames)
     if not isinstance(hazard, LoggedHazard) or type(hazard).in_log is not LoggedHazard.in_log:
         return True  # Its code decides by more than the message.
