@@ -106,7 +106,7 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
         "rejected, version: transformers 5.0.0 (the log states version 4.57.1)",
         "rejected, version: transformers 4.57.1, needs >=4.0 (4.57.1 does satisfy >=4.0)",
         "rejected, version: vllm 0.9.0 (the log does not show its version)",
-        "rejected, number: 16333 % 16 = 0 (the expression comes to 13)",
+        "rejected, number: 16333 % 16 = 0 (the expression evaluates to 13)",
         "rejected, number: 8192 / 4 = 2048 (8192 does not appear in the log)",
     ):
         assert struck in said
