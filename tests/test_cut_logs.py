@@ -36,7 +36,7 @@ EVERY = 4
 """The tests look at one case of so many, chosen by its name: a new case moves no other. The program looks at all."""
 FIRST = {
     "only_the_last_line": 0.62,
-    "without_the_last_line": 0.69,
+    "without_the_last_line": 0.68,
     "the_first_half": 0.31,
     "the_last_20_lines": 0.85,
     "wrapped_at_80_columns": 0.93,
