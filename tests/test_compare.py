@@ -105,6 +105,13 @@ def test_the_table_has_peaks_parts_speed_and_settings(tmp_path: Path) -> None:
     assert "command" not in rows
 
 
+def test_a_growth_of_many_times_is_a_factor(tmp_path: Path) -> None:
+    report = compared(tmp_path, rehearsed(0.1), rehearsed(1.4))
+    assert report.comparison is not None
+    rows = {one.what.en: one.change.en for one in report.comparison.changes}
+    assert rows["activations, ranks 0-1"] == "+13.0 GiB (x14)"
+
+
 def test_what_came_and_went(tmp_path: Path) -> None:
     def finding(hazard: str, line: int) -> Finding:
         title = Text(f"title of {hazard}", f"{hazard} 的标题")

@@ -25,7 +25,7 @@ from gonogo.report.answer.headline import badge, make_headline
 def cured_report() -> Report:
     before, after = (
         TrialOutcome("NO-GO", ("zero3-direct-param-use-invalid-gradient",), "0"),
-        TrialOutcome("GO", (), "0"),
+        TrialOutcome("GO", (), "0", 30 << 30, 78 << 30, allowance_bytes=2 << 30),
     )
     cure = Cure(
         True, True, before, after, "--- a\n+++ b\n", "cure.patch", "/home/me/project", (), {}, None, (), (), (), 3, 9.0
@@ -116,3 +116,9 @@ def test_a_preparation_answers_first_too(done: Preparation, made: bool, lines: l
     stream = io.StringIO()
     write_list(stream, done, ["bash", "launch.sh"], "text", "en", made)
     assert stream.getvalue().splitlines()[:3] == lines
+
+
+def test_a_cures_memory_is_that_of_the_whole_gpu_as_a_rehearsals_is() -> None:
+    text = render(cured_report(), "text", "en")
+    assert "GPU memory used  32.0 GiB / 80.0 GiB (40 %)" in re.sub(r"  +", "  ", text)
+    assert text.count("32.0 GiB / 80.0 GiB") == 2

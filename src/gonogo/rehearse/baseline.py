@@ -29,6 +29,8 @@ _MIN_DIFFERENCE_BYTES = 64 << 20
 """Smaller changes of a peak are ignored: allocators and versions alone can cause them."""
 _REPORT_IN_PAGE_PATTERN = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
 _CHINESE_PATTERN = re.compile("[\u4e00-\u9fff]")
+_MIN_FACTOR = 10
+"""From here on a growth is a factor, no longer a percentage."""
 _MIN_SPEED_DIFFERENCE = 0.01
 """Smaller relative changes of a step's estimated time are ignored."""
 
@@ -338,7 +340,9 @@ def _bytes_row(
 
 
 def _relative_change(old: int, new: int) -> str:
-    return f"{(new - old) / old:+.1%}" if old else "∞"
+    if not old:
+        return "∞"
+    return f"x{new / old:,.0f}" if new >= _MIN_FACTOR * old else f"{(new - old) / old:+.1%}"
 
 
 def _untranslated(message: str) -> Text:

@@ -17,9 +17,12 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     """The rehearsed ranks, in the syntax of ``--ranks``."""
     peak_reserved_bytes: int | None = None
     capacity_bytes: int | None = None
+    """What the caching allocator may reserve."""
     host_peak_bytes: int | None = None
     seconds_of_step: float | None = None
     """According to plan's roofline model: for comparison only."""
+    allowance_bytes: int = 0
+    """What the GPU has besides, for the CUDA context and libraries."""
 
 
 class CureStep(msgspec.Struct, frozen=True):

@@ -282,7 +282,8 @@ def _figures(report: Report) -> list[Figure]:
             found.append(Figure(_STEP_TIME_LABEL, _untranslated(_format_seconds(step))))
     elif report.cure is not None and (seen := report.cure.after or report.cure.before) is not None:
         if seen.peak_reserved_bytes is not None and seen.capacity_bytes:
-            found.append(_memory_figure(_GPU_MEMORY_LABEL, seen.peak_reserved_bytes, seen.capacity_bytes))
+            used, total = (part + seen.allowance_bytes for part in (seen.peak_reserved_bytes, seen.capacity_bytes))
+            found.append(_memory_figure(_GPU_MEMORY_LABEL, used, total))
         if seen.host_peak_bytes:
             found.append(Figure(_HOST_MEMORY_LABEL, _untranslated(size(seen.host_peak_bytes))))
         if seen.seconds_of_step is not None:

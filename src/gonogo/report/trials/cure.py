@@ -122,7 +122,9 @@ def cure_tables(cure: Cure, language: str) -> list[Table]:
 def _trial_row(name: Text, trial_outcome: TrialOutcome, language: str) -> tuple[str, ...]:
     memory = "-"
     if trial_outcome.peak_reserved_bytes is not None:
-        memory = f"{size(trial_outcome.peak_reserved_bytes)} / {size(trial_outcome.capacity_bytes or 0)}"
+        context = trial_outcome.allowance_bytes
+        used, total = trial_outcome.peak_reserved_bytes + context, (trial_outcome.capacity_bytes or 0) + context
+        memory = f"{size(used)} / {size(total)}"
     return (
         clean_line(name.in_language(language)),
         trial_outcome.verdict,

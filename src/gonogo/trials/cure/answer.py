@@ -141,6 +141,7 @@ def _trial_outcome(trial: Trial) -> cured.TrialOutcome:
         ranks=_ranks_text(trial),
         peak_reserved_bytes=own.peak_reserved_bytes if own is not None and _has_optimizer_step(record) else None,
         capacity_bytes=own.total_bytes - own.allowance_bytes if own is not None else None,
+        allowance_bytes=own.allowance_bytes if own is not None else 0,
         host_peak_bytes=node.peak_bytes if node is not None and _has_optimizer_step(record) else None,
         seconds_of_step=seconds_of_step(record) if record is not None else None,
     )
