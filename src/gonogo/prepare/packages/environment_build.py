@@ -49,7 +49,7 @@ _RELOCATABLE_SHEBANG = b"""#!/bin/sh
 """
 _MAX_BYTES = 1 << 20
 
-_ENVIRONMENT_FORMAT_VERSION = 15
+_ENVIRONMENT_FORMAT_VERSION = 16
 """Increased if environments are created differently, so that older ones are not used."""
 _SETUPTOOLS = BUILD_PACKAGES[0]
 # What gonogo's own code in a rehearsal needs besides torch: for records, and to write checkpoints from a config.

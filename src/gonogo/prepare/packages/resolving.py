@@ -331,7 +331,8 @@ class PackageResolver:
             place = self._folder / f"source-{name}"
             try:
                 source = fetch_release_sources(name, specifier, self._as_of, place, self._what, self._report_progress)
-                if is_compiled(source.path) and self._oldest_release(Requirement(name)) is not None:
+                pinned = line is not None and name not in self._loose and "==" in specifier
+                if not pinned and is_compiled(source.path) and self._oldest_release(Requirement(name)) is not None:
                     # A later release has a wheel: nearer to the run than what minutes of compiling may end with.
                     if self._take_later_dependency(name):
                         return True
