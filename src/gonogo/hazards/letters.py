@@ -190,11 +190,11 @@ class _LiteralCollector(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         called = node.func
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
-        text = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
+        signs = [keyword.value for keyword in node.keywords if keyword.arg == "says"]
         if name == "super":
             self._found |= _declared_literals(self._hazard)
-        elif name == "errors_of" and text:
-            self.visit(text[0])  # its message decides, whatever the type
+        elif name == "errors_of" and signs:
+            self.visit(signs[0])  # its message decides, whatever the type
         elif name in _TEXT_FUNCTIONS:
             self.visit(called)
         else:

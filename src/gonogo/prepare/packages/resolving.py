@@ -336,7 +336,8 @@ class PackageResolver:
                     # A later release has a wheel: nearer to the run than what minutes of compiling may end with.
                     if self._take_later_dependency(name):
                         return True
-                    raise BuildFailed("it is compiled, and a later release has a wheel")
+                    self._not_built[name] = "there is no wheel of it; it is compiled, and a later release has a wheel"
+                    continue
                 found = build_wheel(source, name, self._report_progress, unconfined=self._unconfined)
             except (SourceUnavailable, BuildFailed) as refused:
                 kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"

@@ -9,7 +9,7 @@ from gonogo.finding import translated
 from gonogo.finding.trials.planned import MemoryAtLength, Plan
 from gonogo.finding.words import size
 from gonogo.report.html.markup import element, escape_line, heading
-from gonogo.report.html.plot import line_element, round_ticks, text_element
+from gonogo.report.html.plot import line_element, memory_axes, round_ticks, text_element
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
@@ -21,7 +21,6 @@ _LEGEND = translated(
 _TOKENS = translated("tokens per sample")
 _CAPACITY = translated("capacity {size}")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE, _RIGHT = 760, 340, 76, 44, 16, 40
-_GIB = 1 << 30
 _POINT_RADIUS = 9
 
 
@@ -54,13 +53,10 @@ def _plot(plan: Plan, strategies: list[list[MemoryAtLength]], title: str, langua
 
     bottom, limit = y(0), y(plan.capacity_bytes)
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
+    corners = (_LEFT, _WIDTH, _ABOVE)
     marks = [
-        line_element(_LEFT, bottom, _WIDTH, bottom, "axis"),
-        line_element(_LEFT, bottom, _LEFT, _ABOVE, "axis"),
-        line_element(_LEFT, limit, _WIDTH, limit, "limit"),
+        *memory_axes(x, y, round_ticks(0, longest), top=top, capacity=plan.capacity_bytes, corners=corners),
         text_element(_LEFT + 6, limit - 5, capacity, "start"),
-        *(text_element(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end") for tick in round_ticks(0, top / _GIB)),
-        *(text_element(x(tick), bottom + 16, f"{tick:,g}", "middle") for tick in round_ticks(0, longest)),
         text_element(_WIDTH - 4, bottom + 34, _TOKENS.in_language(language), "end"),
     ]
     for some in strategies:

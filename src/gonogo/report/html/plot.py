@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 
 from gonogo.report.html.markup import element, escape_line
+
+Scale = Callable[[float], float]
+"""From a value to a coordinate."""
+_GIB = 1 << 30
+
+
+def memory_axes(
+    x: Scale, y: Scale, ticks: Sequence[float], *, top: float, capacity: float, corners: tuple[float, float, float]
+) -> Iterator[str]:
+    """The axes of memory over something else, with the accelerator's capacity as a line.
+
+    ``ticks``: the values that are named on the x axis; ``top``: bytes at the top of the y axis; ``corners``: the
+    plot's left, right and upper coordinate.
+    """
+    left, right, above = corners
+    bottom, line = y(0), y(capacity)
+    yield line_element(left, bottom, right, bottom, "axis")
+    yield line_element(left, bottom, left, above, "axis")
+    yield line_element(left, line, right, line, "limit")
+    for tick in round_ticks(0, top / _GIB):
+        yield text_element(left - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
+    for tick in ticks:
+        yield text_element(x(tick), bottom + 16, f"{tick:,g}", "middle")
 
 
 def round_ticks(minimum: float, maximum: float) -> list[float]:

@@ -10,7 +10,7 @@ from gonogo.finding.trials.planned import Plan, StrategySummary
 from gonogo.finding.words import size
 from gonogo.report.html.finding_markup import copyable
 from gonogo.report.html.markup import element, escape_line, heading
-from gonogo.report.html.plot import line_element, round_ticks, text_element
+from gonogo.report.html.plot import line_element, memory_axes, round_ticks, text_element
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
@@ -25,7 +25,6 @@ _GPU_MEMORY_LABEL = translated("GPU memory")
 _CAPACITY = translated("capacity {size}")
 _ALL_STRATEGIES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
-_GIB = 1 << 30
 _POINT_RADIUS = 9
 _MIN_POINT_DISTANCE = 2 * 13  # twice the radius with which points are drawn on a phone
 _MAX_CAPACITY_SHARE = 1.5
@@ -87,17 +86,13 @@ def _scatter_markup(plan: Plan, language: str, title: str) -> str:
 
 
 def _axes_markup(plan: Plan, language: str, scales: _Scales) -> Iterator[str]:
-    x, y = scales.x, scales.y
-    bottom, line = y(0), y(plan.capacity_bytes)
-    yield line_element(_LEFT, bottom, _WIDTH, bottom, "axis")
-    yield line_element(_LEFT, bottom, _LEFT, _ABOVE, "axis")
-    yield line_element(_LEFT, line, _WIDTH, line, "limit")
+    bottom, line = scales.y(0), scales.y(plan.capacity_bytes)
+    speeds = round_ticks(scales.slowest, scales.fastest)
+    yield from memory_axes(
+        scales.x, scales.y, speeds, top=scales.top, capacity=plan.capacity_bytes, corners=(_LEFT, _WIDTH, _ABOVE)
+    )
     capacity = _CAPACITY.format(size=size(plan.capacity_bytes)).in_language(language)
     yield text_element(_WIDTH - 4, line - 5, capacity, "end")
-    for tick in round_ticks(0, scales.top / _GIB):
-        yield text_element(_LEFT - 6, y(tick * _GIB) + 4, f"{tick:g} GiB", "end")
-    for tick in round_ticks(scales.slowest, scales.fastest):
-        yield text_element(x(tick), bottom + 16, f"{tick:,g}", "middle")
     yield text_element(_WIDTH - 4, bottom + 34, _SPEED.in_language(language), "end")
     yield text_element(_LEFT + 6, _ABOVE + 4, _GPU_MEMORY_LABEL.in_language(language), "start")
 

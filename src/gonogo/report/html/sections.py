@@ -114,8 +114,8 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
     cured = cure_sections(report.cure, language) if report.cure is not None else ()
     for section in (*cured, *reader_sections(report, language)):
-        text = (element("li", escape_line(sentence)) for sentence in section.said)
-        parts = [heading(2, section.title), *([element("ul", *text)] if section.said else [])]
+        items = (element("li", escape_line(sentence)) for sentence in section.said)
+        parts = [heading(2, section.title), *([element("ul", *items)] if section.said else [])]
         yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes_section(report.rehearsal.divergence, language)

@@ -160,9 +160,9 @@ def _edits_for_settings(run: Run, change: MemorySettings, batch: Batch | None) -
 
 
 def _change_title(change: MemorySettings, batch: Batch | None) -> Text:
-    text: list[Text] = []
+    parts: list[Text] = []
     if change.micro_batch is not None and batch is not None:
-        text.append(
+        parts.append(
             translated(
                 "micro-batch {size} and gradient accumulation {times} (were {before} and {steps}; same "
                 "samples per step)").format(
@@ -171,14 +171,14 @@ def _change_title(change: MemorySettings, batch: Batch | None) -> Text:
             )
         )  # fmt: skip
     if change.checkpointing:
-        text.append(translated("gradient checkpointing"))
+        parts.append(translated("gradient checkpointing"))
     if change.stage is not None:
-        text.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
+        parts.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
     if change.offload_optimizer:
-        text.append(translated("optimizer offload to the CPU"))
+        parts.append(translated("optimizer offload to the CPU"))
     if change.offload_parameters:
-        text.append(translated("parameter offload to the CPU"))
-    return Text(", ".join(one.en for one in text), "，".join(one.zh for one in text))
+        parts.append(translated("parameter offload to the CPU"))
+    return Text(", ".join(one.en for one in parts), "，".join(one.zh for one in parts))
 
 
 _EVALUATION = {
