@@ -275,6 +275,20 @@ def test_a_newer_release_without_wheels_is_not_built_where_an_older_one_has_one(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("requested", "taken"), [("kernels==1.0", "1.0"), ("kernels<2", "2.0")])
+def test_only_a_pinned_release_is_compiled_where_a_later_one_has_a_wheel(
+    index: Index, project: Path, requested: str, taken: str
+) -> None:
+    sources(index.files, "kernels", "1.0", {**in_tree("kernels", "1.0"), "csrc/adam.cu": "int x;"})
+    wheel(index.files, "kernels", "2.0")
+    index.publish()
+    made = build_full_environment(requirements(project, f"{requested}\nfiller==22.1\n"), (), None)
+    assert installed(made)["kernels"] == taken
+    said = "it is compiled, and a later release has a wheel" in " ".join(told(made).values())
+    assert said == (taken == "2.0")
+
+
+@pytest.mark.slow
 def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
     index.publish()
