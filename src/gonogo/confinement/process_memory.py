@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable
 
 _PAGE_BYTES = 4096
+_POINTER_BYTES = 8
+_MAX_POINTERS = 1 << 16
 
 
 class ProcessMemory:
@@ -55,7 +57,17 @@ class ProcessMemory:
         return b""  # longer than any path, so the call will fail
 
     def pointers(self, pid: int, address: int) -> list[int]:
-        """A zero-terminated list of pointers, read only to the end of its page."""
-        block = self(pid, address, _PAGE_BYTES - address % _PAGE_BYTES)
-        found = struct.unpack(f"={len(block) // 8}Q", block[: len(block) // 8 * 8])
-        return list(itertools.takewhile(bool, found))
+        """A zero-terminated list of pointers, such as the arguments of ``execve``; it may cross a page's end."""
+        found: list[int] = []
+        while len(found) <= _MAX_POINTERS:
+            size = _PAGE_BYTES - address % _PAGE_BYTES
+            # Less than one pointer to the page's end: it lies on both pages, and both are there if the list is.
+            block = self(pid, address, size if size >= _POINTER_BYTES else _POINTER_BYTES)
+            count = len(block) // _POINTER_BYTES
+            values = struct.unpack(f"={count}Q", block[: count * _POINTER_BYTES])
+            before_zero = list(itertools.takewhile(bool, values))
+            found += before_zero
+            if not count or len(before_zero) < count:
+                return found
+            address += count * _POINTER_BYTES
+        return found
