@@ -17,6 +17,7 @@ import torch.distributed as _distributed
 from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.operators.wrapper_subclasses import DEVICE_ATTRIBUTES
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
@@ -26,23 +27,25 @@ dist: Any = _distributed
 
 
 def install() -> Callable[[], None]:
-    """Make DTensors report their local tensors' device, and record functional collectives; returns the undo."""
+    """Make DTensors report the virtual device that they are on, and record functional collectives; returns the undo."""
     patches = Patches()
 
     def patch_dtensor(module: ModuleType) -> None:
         owner: Any = module.DTensor
 
-        def local_tensor_property(name: str) -> property:
+        def own_property(name: str) -> property:
+            """The DTensor's own device in C++, which stays as it was made with if its local tensor is moved."""
             inherited = getattr(torch.Tensor, name)
+            of_virtual = DEVICE_ATTRIBUTES[name]
 
-            def get_from_local_tensor(tensor: Any) -> Any:
-                local = tensor._local_tensor
-                return getattr(local, name) if isinstance(local, VirtualTensor) else inherited.__get__(tensor)
+            def get_own(tensor: Any) -> Any:
+                kind = of_virtual if isinstance(tensor._local_tensor, VirtualTensor) else inherited
+                return kind.__get__(tensor)
 
-            return property(get_from_local_tensor)
+            return property(get_own)
 
         for name in ("device", "is_cuda", "is_cpu", "is_meta"):
-            patches.set(owner, name, local_tensor_property(name))
+            patches.set(owner, name, own_property(name))
 
     def patch_sharding_propagator(module: ModuleType) -> None:
         """Propagate shapes without dispatch modes: the fake tensors used for it aren't the program's."""

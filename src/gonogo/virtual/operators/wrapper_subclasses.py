@@ -30,7 +30,7 @@ def install() -> Callable[[], None]:
     def reports_virtual_device(cls: type) -> bool:
         if cls.__name__ == "DTensor" or issubclass(cls, VirtualTensor):
             return False
-        for name, attribute in _ATTRIBUTES.items():
+        for name, attribute in DEVICE_ATTRIBUTES.items():
             if getattr(cls, name) is getattr(torch.Tensor, name):  # the library has none of its own
                 patches.set(cls, name, attribute)
         return True
@@ -64,10 +64,11 @@ def _get_device(tensor: Any) -> int:
     return -1 if device.index is None else device.index
 
 
-_ATTRIBUTES: dict[str, Any] = {
+DEVICE_ATTRIBUTES: dict[str, Any] = {
     "device": property(_device_of),
     "is_cuda": property(lambda tensor: _device_of(tensor).type == "cuda"),
     "is_cpu": property(lambda tensor: _device_of(tensor).type == "cpu"),
     "is_meta": property(lambda tensor: _device_of(tensor).type == "meta"),
     "get_device": _get_device,
 }
+"""What a wrapper subclass reports of its device: the virtual one behind the ``meta`` device that C++ has."""
