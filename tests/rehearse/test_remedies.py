@@ -83,8 +83,8 @@ def gap(remedy: GapRemedy | None) -> Skipped:
         ),
         (
             rehearse_again(purpose=Purpose.AFTER_FILES, subject="data/rows.jsonl"),
-            f"{REHEARSE} {OWN} {LAUNCH}",
-            "run this once data/rows.jsonl is there, or a few rows of it",
+            "",  # never the command that was just run
+            "put data/rows.jsonl here, or a few rows of it, then rehearse again",
         ),
         (prepare_launch(), f"gonogo prepare {LAUNCH}", "generates what is missing here"),
         (
@@ -290,7 +290,9 @@ def test_a_file_that_a_script_writes_is_written_first(tmp_path: Path) -> None:
     reason = Reason(Text("it is not here", "不在"), prepare_launch())
     found = reason_with_producer(reason, "out/tokens.npy", tmp_path)
     assert found.remedy == rehearse_again(purpose=Purpose.AFTER_STEP, subject="tokenize_rows.py:4")
-    assert next_of_rank(found).what.en == "run this after the step that writes it: tokenize_rows.py:4"
+    assert next_of_rank(found).what.en == (
+        "first run the step that writes it (tokenize_rows.py:4), then rehearse again"
+    )
     assert reason_with_producer(reason, "out/others.npy", tmp_path) == reason
 
 
@@ -385,9 +387,9 @@ def test_a_comparison_says_what_the_later_report_suggests(
         answer["next_purpose"] = purpose
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
-    assert step.command == f"{REHEARSE} {OWN} {LAUNCH}"
-    assert step.what.en == "run this once rows.jsonl is there, or a few rows of it"
-    assert (step.what.zh == "先放好 rows.jsonl，或其中几行") is in_chinese
+    assert step.command == ""
+    assert step.what.en == "put rows.jsonl here, or a few rows of it, then rehearse again"
+    assert (step.what.zh == "先放好 rows.jsonl 或其中几行，再排练一次") is in_chinese
 
 
 @pytest.mark.parametrize("details", [{}, {"command": "rm"}, {"self": "x", "subject": "y"}, {"subject": "{0}"}])
@@ -397,7 +399,7 @@ def test_details_that_no_gonogo_wrote_are_no_error(tmp_path: Path, details: dict
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
     assert step.what.en == (
-        "run this once {0} is there" if details.get("subject") == "{0}" else "run this once a is there"
+        f"put {'{0}' if details.get('subject') == '{0}' else 'a'} here, then rehearse again"
     )
 
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub
+import msgspec
 import pytest
 from huggingface_hub import constants, hf_api
 
+from gonogo.evidence.prepared import MANIFEST, PreparedStandIns
 from gonogo.virtual.sandbox import hub, network, prepared
 
 
@@ -64,3 +66,20 @@ def test_a_folder_of_the_users_is_no_repository_of_the_hub(
     finally:
         undo()
     assert "models/vicuna-7b" in assumed[0]
+
+
+def test_a_slice_by_numbers_of_rows_has_the_generated_rows(tmp_path: Path) -> None:
+    load = pytest.importorskip("datasets.load")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "train.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    table = PreparedStandIns(datasets={"openwebtext": "rows"})
+    (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(table))
+    undo = prepared.install(str(tmp_path), lambda what, kind="": None, lambda what: None, lambda *what: "")
+    try:
+        for split in ("train[:-100000]", "train[-100_000:]", "train[50000:60000]", "train[:1]"):
+            rows = load.load_dataset("openwebtext", split=split, cache_dir=str(tmp_path / "cache"))
+            assert len(rows) == (1 if split == "train[:1]" else 2), split
+        with pytest.raises(ValueError, match="test"):
+            load.load_dataset("openwebtext", split="test[:1]", cache_dir=str(tmp_path / "cache"))
+    finally:
+        undo()

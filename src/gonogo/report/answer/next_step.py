@@ -66,6 +66,20 @@ PURPOSE_TEXTS: dict[Purpose, Text] = {
 }
 
 
+_WITHOUT_COMMAND: dict[Purpose, Text] = {
+    Purpose.AFTER_COPY: translated("put {subject} here, then rehearse again"),
+    Purpose.AFTER_FILES: translated("put {subject} here, or a few rows of it, then rehearse again"),
+    Purpose.AFTER_DATA: translated("put a few of the program's data files here, then rehearse again"),
+    Purpose.AFTER_STEP: translated("first run the step that writes it ({subject}), then rehearse again"),
+    Purpose.AFTER_INSTALL: translated("install {subject} here, then rehearse again"),
+    Purpose.AFTER_CHANGE: translated("change that, then rehearse again"),
+    Purpose.AFTER_TORCH: translated(
+        "make a CPU build of {subject} installable here, from PyTorch's index or a folder of wheels, then rehearse again"
+    ),
+    Purpose.OWN_ENVIRONMENT: translated("rehearse again in the run's own environment"),
+    Purpose.OTHER_PYTHON: translated("rehearse again with gonogo installed for Python {subject}"),
+}
+"""What the user has to do if the command would be the one that was just run."""
 _RECORDS_FOLDER = "rehearsal-records"
 _GIVEN_ONCE = frozenset({"--environment", "--gpus"})
 """Options of the machine of which a later one replaces an earlier one; the others add up."""
@@ -92,7 +106,8 @@ class NextStep(msgspec.Struct, frozen=True):
 
 
 def _make_step(command: str, purpose: Purpose, **details: str) -> NextStep:
-    return NextStep(command, PURPOSE_TEXTS[purpose].format(**details), purpose, details)
+    texts = PURPOSE_TEXTS if command else PURPOSE_TEXTS | _WITHOUT_COMMAND
+    return NextStep(command, texts[purpose].format(**details), purpose, details)
 
 
 def next_step(report: Report) -> NextStep:
@@ -189,7 +204,7 @@ def _after_comparison(report: Report, call: Invocation) -> NextStep:
             return _make_step("", Purpose.READ_CURVES)
         words = ["gonogo", "compare", *call.files, "--open"]
         return _make_step(shlex.join(words), Purpose.SHOW_CURVES)
-    if not found.next_command:
+    if not found.next_command and not found.next_does:
         return _make_step("", Purpose.NOTHING_LEFT)
     return _recorded_step(found)
 
@@ -264,6 +279,9 @@ def _remedy_step(remedy: GapRemedy, call: Invocation, *settings: str) -> NextSte
         command = _gonogo_command("prepare", call, *remedy.options, with_machine_options=False)
     else:
         command = _gonogo_command("rehearse", call, *settings, *remedy.options)
+        was = _gonogo_command("rehearse", call, *settings)
+        if remedy.purpose is not Purpose.REHEARSE and set(shlex.split(command)) == set(shlex.split(was)):
+            return _make_step("", remedy.purpose, **details) if remedy.purpose in _WITHOUT_COMMAND else None
     return _make_step(command, remedy.purpose, **details)
 
 

@@ -10,6 +10,7 @@ import fnmatch
 import functools
 import importlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -217,15 +218,19 @@ class PreparedNames:
 
         @functools.wraps(load)
         def load_dataset(path: Any, name: Any = None, *args: Any, **kwargs: Any) -> Any:
-            if (
+            generated = (
                 path not in BUILDERS
                 and not os.path.exists(str(path))
                 and self.local_folder(path, "dataset") is not None
-            ):
+            )
+            if generated:
                 kwargs = {key: value for key, value in kwargs.items() if key not in _PARQUET_OPTIONS}
             try:
                 return load(path, name, *args, **kwargs)
             except Exception:
+                whole = _without_row_numbers(kwargs.get("split")) if generated else None
+                if whole is not None:  # the real data set has as many rows as the slice asks for
+                    return load(path, name, *args, **(kwargs | {"split": whole}))
                 if not os.path.exists(str(path)) and path not in BUILDERS:
                     self.note_missing("dataset", path, name, kwargs.get("split"), kwargs.get("data_files"))
                 raise
@@ -268,6 +273,18 @@ def _matches_snapshot_patterns(file: str, kwargs: dict[str, Any]) -> bool:
     return (allowed is None or any(fnmatch.fnmatch(file, one) for one in _requested_files(allowed))) and not any(
         fnmatch.fnmatch(file, one) for one in _requested_files(ignored)
     )
+
+
+_ROW_NUMBERS_PATTERN = re.compile(r"\[(?:-?[\d_]+:(?:-?[\d_]+)?|:-?[\d_]+)\]")
+
+
+def _without_row_numbers(split: Any) -> Any:
+    """The splits without slices by numbers of rows, such as ``train[:-100000]``; None if there is none."""
+    if isinstance(split, list):
+        found = [_without_row_numbers(one) for one in split]
+        return None if not any(found) else [new or old for new, old in zip(found, split, strict=True)]
+    whole = _ROW_NUMBERS_PATTERN.sub("", split) if isinstance(split, str) else split
+    return None if whole == split else whole
 
 
 def _string_or_none(value: Any) -> str | None:

@@ -12,10 +12,11 @@ __version__ = _rest.VERSION
 
 from triton import language, runtime  # noqa: E402  found only now
 from triton.runtime import Config, JITFunction, KernelInterface, autotune, heuristics, jit  # noqa: E402
+from triton.runtime._allocation import set_allocator  # noqa: E402
 
 __all__ = [
     "Config", "JITFunction", "KernelInterface", "autotune", "cdiv", "heuristics", "jit", "language", "next_power_of_2",
-    "runtime",
+    "runtime", "set_allocator",
 ]  # fmt: skip
 __getattr__ = _rest.module_getattr(__name__)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from triton import _rest
+
+__getattr__ = _rest.module_getattr(__name__)
+
 
 class DriverConfig:
     """Holds Triton's active driver."""
