@@ -49,6 +49,14 @@ def test_each_assumption_that_findings_ask_for_has_its_kind(session: Session) ->
         assert kind in {entry.kind for entry in session.ledger.entries()}, assumed(session)
 
 
+def test_a_computed_number_equals_no_constant(session: Session) -> None:
+    one = torch.tensor(1.0, device="cuda")
+    assert torch.equal(torch.ones((), device="cuda"), one)
+    assert not torch.equal(torch.randn((), device="cuda"), one)
+    assert not torch.equal(one, unknown(4).sum())
+    assert torch.equal(unknown(4), unknown(4)), "two copies of weights may well be"
+
+
 @pytest.mark.slow
 def test_values_go_through_views_writes_and_devices(session: Session) -> None:
     tensor = torch.arange(12).reshape(3, 4)

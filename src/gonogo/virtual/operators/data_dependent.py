@@ -274,6 +274,9 @@ def _compare_equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = _run_on_real_values(mode, func, (left, right), {})
     if known is not None:
         return known
+    if left.dtype.is_floating_point and contents.is_known(left) != contents.is_known(right):
+        mode.ledger.assume(translated("floating-point numbers of unknown value equal none that is given"), "number")
+        return False
     mode.ledger.assume(translated("tensors with unknown values are equal"), "number")
     return True
 
