@@ -87,3 +87,22 @@ def test_pythons_own_folders_in_py_spys_paths_are_no_telling_frame(tmp_path: Pat
         "    commit (deepspeed/runtime/checkpoint_engine/decoupled_checkpoint_engine.py:139)\n"
     )
     assert "in commit (decoupled_checkpoint_engine.py:139) of deepspeed" in answer(tmp_path, log)
+
+
+OUT_OF_MEMORY = (
+    "Traceback (most recent call last):\n"
+    '  File "/usr/lib/python3.11/site-packages/nemo_automodel/moe.py", line 9, in permute\n'
+    "    rows = tokens.index_select(0, indices)\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 28.13 GiB. GPU 5 has a total capacity of 79.11 "
+    "GiB of which 11.02 GiB is free.\n"
+)
+
+
+def test_a_loss_that_was_lost_before_the_exception_comes_first(tmp_path: Path) -> None:
+    assert "the loss was nan at epoch 0.02 already" in answer(
+        tmp_path, steps(("0.81", "2.1"), ("nan", "nan")) + OUT_OF_MEMORY
+    )
+
+
+def test_a_loss_that_recovered_before_the_exception_is_not_blamed(tmp_path: Path) -> None:
+    assert "the loss was" not in answer(tmp_path, steps(("nan", "nan"), ("0.81", "2.1")) + OUT_OF_MEMORY)

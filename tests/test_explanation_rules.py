@@ -109,7 +109,7 @@ def test_a_condition_that_does_not_hold_leaves_the_exception_unexplained() -> No
         (
             "AssertionError",
             "Expects tensor to be on the compute device cuda:0, was on cpu",
-            "its flat parameter is on cpu, not on cuda:0",
+            "needs a weight on cuda:0, and it is on cpu",
         ),
         (
             "TypeError",

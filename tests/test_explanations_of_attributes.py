@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.log.code_owner import code_owner_of_path
-from tests.test_explanations import SITE, clues, framed, report_on
+from tests.test_explanations import FRAME, SITE, clues, framed, report_on
 
 VERSIONS = {"transformers": "5.3.0", "sglang": "0.5.12", "verl": "0.6.0", "vllm": "0.11.0", "torch": "2.7.1+cu128"}
 
@@ -218,3 +218,15 @@ def test_a_key_that_the_code_writes_is_no_overrides_fault(tmp_path: Path) -> Non
         "Could not override 'rollout.n'.\nTo append to your config use +rollout.n=16\nKey 'n' is not in struct\n"
     )
     assert "boolean in YAML 1.1" in answer(tmp_path, overridden)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("vocab_size", "a composite config"), ("moe_size", "another kind of model")]
+)
+def test_only_what_every_text_config_has_may_be_in_a_sub_config(tmp_path: Path, name: str, said: str) -> None:
+    log = FRAME.format(path=f"{SITE}/nemo_automodel/model.py", function="build", code=f"size = config.{name}")
+    log += f'  File "{SITE}/transformers/configuration_utils.py", line 9, in __getattribute__\n    super().x(key)\n'
+    log += f"AttributeError: 'Ministral3Config' object has no attribute '{name}'\n"
+    told = report_on(tmp_path, log).answer
+    assert told is not None
+    assert said in told.sentence.en

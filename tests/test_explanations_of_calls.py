@@ -235,3 +235,17 @@ class TestWakingUp:
 )
 def test_whose_code_it_is(path: str, package: str) -> None:
     assert code_owner_of_path(path).package == package
+
+
+class TestKeywordsOfTheCallee:
+    def raised(self, code: str) -> str:
+        log = FRAME.format(path=f"{SITE}/nemo_rl/models/policy.py", function="build", code=code)
+        log += f'  File "{SITE}/accelerate/big_modeling.py", line 129, in register\n    param_cls(data, **kwargs)\n'
+        return log + "TypeError: Parameter.__new__() got an unexpected keyword argument '_is_initialized'\n"
+
+    def test_a_caller_that_passes_none_is_not_the_one_that_passes_them(self, tmp_path: Path) -> None:
+        assert "accelerate passes _is_initialized" in answer(tmp_path, self.raised("model_class.from_config(config)"))
+
+    def test_a_caller_that_passes_some_is(self, tmp_path: Path) -> None:
+        said = answer(tmp_path, self.raised("model_class.from_config(config, **extra)"))
+        assert "nemo-rl passes _is_initialized" in said

@@ -262,3 +262,13 @@ def test_cure_names_no_older_deepspeed_than_the_installed_one(tmp_path: Path) ->
     ]
     old = report_on(tmp_path, log, versions={"deepspeed": "0.14.0", "torch": "2.4.0"}).findings[0]
     assert "0.14.2 or newer for torch 2.4" in old.cure[0].en
+
+
+@pytest.mark.parametrize(("caller", "own"), [("verl", True), ("trl", False)])
+def test_a_package_that_calls_itself_is_to_be_another_release(tmp_path: Path, caller: str, own: bool) -> None:
+    log = "Traceback (most recent call last):\n"
+    log += FRAME.format(path=f"{SITE}/{caller}/trainer/a.py", function="fit", code="place(node)")
+    log += f'  File "{SITE}/verl/single_controller/b.py", line 9, in place\n    cpus = node["CPU"]\nKeyError: \'CPU\'\n'
+    told = report_on(tmp_path, log).answer
+    assert told is not None
+    assert ("verl calls itself there" in told.sentence.en) is own

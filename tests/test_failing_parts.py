@@ -78,3 +78,12 @@ def test_a_possible_cause_that_nothing_links_to_the_exception_stands_below_what_
     report = report_on(tmp_path, log, "accelerate launch grpo.py --dataloader_num_workers 1")
     assert [one.hazard for one in report.findings] == ["program-raises", "spawned-process-cannot-pickle"]
     assert "Can't pickle local object" in sentence(report)
+
+
+@pytest.mark.parametrize(("message", "told"), [("odd", True), ("num_workers must be equal to dp_size", False)])
+def test_a_check_that_says_what_it_requires_is_not_told_of_the_part_around_it(
+    tmp_path: Path, message: str, told: bool
+) -> None:
+    log = frames("/opt/verl/verl/workers/rollout/vllm_async_server.py", "raise ValueError(", "launch_server")
+    launch = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.name=vllm"
+    assert ("The failing code is for" in clues(report_on(tmp_path, f"{log}ValueError: {message}\n", launch))) is told

@@ -106,3 +106,15 @@ def test_another_release_of_a_package_that_is_not_there_is_not_the_likely_cure(t
     name = "fsdp2-sharded-optimizer-load-without-planner"
     finding = found(tmp_path, log, name)
     assert finding is None or finding.certainty is Certainty.POSSIBLE
+
+
+def test_what_python_raises_in_a_place_is_not_likely_what_usually_fails_there(tmp_path: Path) -> None:
+    log = FRAME.format(path="/work/verl/verl/workers/a.py", function="sync", code="update_weights(w, peft_config=c)")
+    log += '  File "/work/verl/verl/workers/b.py", line 9, in load_weights\n    for name, tensor in weights:\n'
+    name, launch = "lora-weight-sync-names-differ", "python -m verl.trainer.main_ppo model.lora_rank=32\n"
+    unpacked = found(tmp_path, log + "ValueError: too many values to unpack (expected 2)\n", name, launch)
+    assert unpacked is not None
+    assert unpacked.certainty is Certainty.POSSIBLE
+    unknown = found(tmp_path, log + "KeyError: 'layers.0.q_proj.base_layer.weight'\n", name, launch)
+    assert unknown is not None
+    assert unknown.certainty is Certainty.LIKELY

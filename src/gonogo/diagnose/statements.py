@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -137,10 +137,32 @@ def _explain_by_first_rule(
             partial(explain_by_call, raised),
             partial(explain_by_attribute, raised, misfit, versions),
             partial(explain_by_message, raised),
-            partial(explain_by_python_error, raised, versions),
-            last,
+            partial(_without_search_in_package, raised, partial(explain_by_python_error, raised, versions)),
+            partial(_without_search_in_package, raised, last),
         )
     )
+
+
+def _without_search_in_package(raised: RaisedException, rule: Callable[[], Explanation]) -> Explanation:
+    """A rule's answer; where a package's code called itself, its release first, and then what to look for there.
+
+    A value that a package's function gets from the same package was seldom passed or set by the user.
+    """
+    because, change = rule()
+    package = _package_calling_itself(raised)
+    if change is None or not package or package.partition(" ")[0] in change.en:
+        return because, change
+    return because, translated(
+        "{package} calls itself there, so use another release of it (a later one first), or turn off the option that "
+        "leads to this call; or {change}"
+    ).format(package=package, change=change)
+
+
+def _package_calling_itself(raised: RaisedException) -> str:
+    """The package, with its release, whose function raised and was called by another of its functions; or nothing."""
+    frames = [frame for frame in raised.frames if frame.owner != "python"][-2:]
+    same = len(frames) == 2 and frames[0].package == frames[1].package and frames[1].owner in ("package", "clone")
+    return name_and_version(frames[1].package, frames[1].release) if same and frames[1].package != "torch" else ""
 
 
 def _change_of_part(parts: Sequence[FailingPart], facts: FailureFacts, raised: RaisedException) -> Text | None:

@@ -6,6 +6,7 @@ So each finding is also asked what would happen if the log said something else:
 - With other names in the exception's message (another attribute, module, argument, key), would the hazard claim it
   just the same, without a word about the names? Then it was claimed by the place, and what was raised there has another
   reason: any defect in that function raises such an exception.
+- Would it claim whatever Python raised in the same functions, without a look at the message? Then likewise.
 - Does the log show the engine or the library that the hazard is about?
 - Is the evidence a line beside an exception that explains itself?
 - Does the traceback pass through what is blamed? A hazard of the user's own loop, data or tensors isn't likely where
@@ -29,12 +30,15 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.patterns import Pattern, lazy_compile
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.log_rule import LoggedHazard
+from gonogo.hazards.log_rule import LoggedHazard, Sign
 
 _NAMING_TYPES = frozenset(("AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "UnboundLocalError"))
 """Exceptions that say which name of the code is not there: any mistake at the same place raises them, too."""
 _SELF_EXPLAINING_TYPES = _NAMING_TYPES | {"IndexError", "KeyError", "TypeError"}
 """Exceptions that Python itself raises for any mistake, and whose message names what was wrong."""
+_FEW_TYPES = 2
+"""A sign without a message that takes so few types of exceptions at a place was meant for these."""
+_RAISED_BY_PYTHON = _SELF_EXPLAINING_TYPES | {"ValueError"}
 _NAMED_PATTERN = lazy_compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(\)|[\"'`]([A-Za-z_][\w.]*)[\"'`]")
 _THEME_OF_RELEASES = "environment"
 _THEMES_OF_OWN_CODE = ("autograd", "data", "device", "loop")
@@ -73,8 +77,11 @@ def limit_certainty_to_obligations(finding: Finding, hazard: Hazard, log: Failur
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     if hazard.theme == _THEME_OF_RELEASES:
         return finding  # Two packages that don't fit each other: which name is missing does not matter.
-    if (finding.certainty is Certainty.LIKELY and not _is_on_the_chain(finding, hazard, log, error)) or (
-        error.type in _NAMING_TYPES and _matches_any_names(finding, hazard, log, error)
+    likely = finding.certainty is Certainty.LIKELY
+    if (
+        (likely and not _is_on_the_chain(finding, hazard, log, error))
+        or (likely and _is_claimed_by_place(hazard, log, error))
+        or (error.type in _NAMING_TYPES and _matches_any_names(finding, hazard, log, error))
     ):
         return replace(finding, certainty=Certainty.POSSIBLE, confirm=finding.confirm or _confirmation_texts(hazard))
     return finding
@@ -115,10 +122,21 @@ def _is_on_the_chain(finding: Finding, hazard: Hazard, log: FailureLog, error: L
         return True
     if hazard.theme in _THEMES_OF_OWN_CODE:
         return any(is_user_path(frame.path) for frame in error.all_frames)
-    if not isinstance(hazard, LoggedHazard) or type(hazard).in_log is not LoggedHazard.in_log:
-        return True  # Its code decides by more than the message.
-    sign = next((sign for sign in hazard.signs if sign.find_evidence(log) is not None), None)
+    sign = _matching_sign(hazard, log)
     return sign is None or bool(sign.frames or sign.innermost or sign.outside or sign.beside)
+
+
+def _is_claimed_by_place(hazard: Hazard, log: FailureLog, error: LoggedError) -> bool:
+    """Whether the hazard would claim whatever Python raised in these functions, without a look at the message."""
+    sign = _matching_sign(hazard, log) if error.type in _RAISED_BY_PYTHON else None
+    return sign is not None and sign.says is None and not sign.innermost and not 0 < len(sign.types) <= _FEW_TYPES
+
+
+def _matching_sign(hazard: Hazard, log: FailureLog) -> Sign | None:
+    """The sign that the log shows; None if the hazard's code decides by more than its signs."""
+    if not isinstance(hazard, LoggedHazard) or type(hazard).in_log is not LoggedHazard.in_log:
+        return None
+    return next((sign for sign in hazard.signs if sign.find_evidence(log) is not None), None)
 
 
 def _confirmation_texts(hazard: Hazard) -> tuple[Text, ...]:

@@ -29,6 +29,7 @@ _MAX_VALUES = 2000
 _FEWEST = 3
 _JUMP = 2.5
 _FEWEST_BEFORE_JUMP = 4
+_FOLLOWING_HAZARDS = ("gpu-oom-activations", "gpu-oom-model-states")
 
 
 class StepValue(NamedTuple):
@@ -39,10 +40,15 @@ class StepValue(NamedTuple):
 
 
 def training_number_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
-    """Signs of a run that goes on and learns nothing: only in a log in which nothing else failed."""
-    if facts.chain or facts.collectives or log.says(_LOSS_SCALE_PATTERN):
+    """Signs of a run that goes on and learns nothing; beside an exception, only a loss that was lost before it."""
+    if facts.collectives or log.says(_LOSS_SCALE_PATTERN):
         return
-    losses, norms = _values(log, _LOSS_PATTERN), _values(log, _GRADIENT_NORM_PATTERN)
+    losses = _values(log, _LOSS_PATTERN)
+    if facts.chain:
+        if (lost := _lost_before(losses, facts)) is not None:
+            yield lost
+        return
+    norms = _values(log, _GRADIENT_NORM_PATTERN)
     clue = _not_finite(losses, norms) or _zero_gradients(losses, norms) or _jump(losses)
     if clue is not None:
         yield clue
@@ -51,6 +57,27 @@ def training_number_clues(log: FailureLog, facts: FailureFacts) -> Iterator[Clue
 def _values(log: FailureLog, pattern: Pattern) -> list[StepValue]:
     found = islice(log.find_all(pattern), _MAX_VALUES)
     return [StepValue(float(one.match.group("value")), one.line) for one in found]
+
+
+def _lost_before(losses: Sequence[StepValue], facts: FailureFacts) -> Clue | None:
+    """The last loss before the exception, if it is no number: then that was the first failure in time."""
+    raised = facts.chain[0]
+    before = [one for one in losses if one.line.path == raised.log and one.line.number < raised.line]
+    if not before or math.isfinite(before[-1].value):
+        return None
+    finite = next((index for index in range(len(before), 0, -1) if math.isfinite(before[index - 1].value)), 0)
+    first = before[finite]
+    return Clue(
+        translated(
+            "the loss was {value}{when} already, before {type} was raised: what was raised may only follow from it (a "
+            "router without finite scores sends all tokens to one expert, whose memory runs out; an index is made of "
+            "NaN). Look for the first number that was lost: run that step once with "
+            "torch.autograd.set_detect_anomaly(True), and without fused kernels and packing"
+        ).format(value=f"{first.value:g}", when=_step_of(first.line), type=raised.type),
+        (CluePlace(first.line.path, first.line.number, first.line.text.strip()[:200]),),
+        decides=True,
+        secondary=_FOLLOWING_HAZARDS,
+    )
 
 
 def _not_finite(losses: Sequence[StepValue], norms: Sequence[StepValue]) -> Clue | None:

@@ -37,6 +37,11 @@ _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory
 _MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl")
 """Packages that read the configs of transformers models."""
 _CONFIG_CLASS_PATTERN = lazy_compile(r"^[A-Z]\w{2,80}Config$")
+_TEXT_CONFIG_NAME_PATTERN = lazy_compile(
+    r"^(?:hidden_|num_(?:hidden|attention|key_value)_|vocab_size|intermediate_size|head_dim|max_position|rms_norm|rope_"
+    r"|tie_word|(?:pad|bos|eos)_token|layer_types|sliding_window|use_cache|initializer_|attention_)"
+)
+"""Attributes that the text part of any model's config has."""
 _MODEL_CLASS_PATTERN = lazy_compile(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
 """Model and config classes, from which code often reads attributes that only some of them have."""
 _LIBRARY_CONFIG_PATTERN = lazy_compile(
@@ -239,6 +244,18 @@ def _explain_config_key(raised: RaisedException, misfit: ApiMismatch, versions: 
     release = f"transformers {version}".strip()
     if misfit.asks == "transformers":
         caller = _outer_package(raised.frames)
+        if not _TEXT_CONFIG_NAME_PATTERN.search(name):
+            return (
+                translated(
+                    "the {subject} that this model is built from has no {name}: {caller} takes it for another kind of "
+                    "model (a class for a mixture of experts, built from a dense model's config), or for that of "
+                    "another release"
+                ).format(subject=subject, name=name, caller=caller or translated("the caller")),
+                translated(
+                    "let {caller} use transformers' own class of this model if it has an option for that; otherwise "
+                    "use another release of {caller} (a later one first), or the {release} that it needs"
+                ).format(caller=caller or translated("the caller"), release=release),
+            )
         return (
             translated(
                 "the {subject} that this model is built from has no {name} itself: a composite config keeps "

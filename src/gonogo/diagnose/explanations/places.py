@@ -15,8 +15,8 @@ REQUIREMENT_PATTERN = lazy_compile(
 _SETTING_NAME_PATTERN = lazy_compile(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
 
 
-def _required_settings(raised: RaisedException) -> tuple[str, ...]:
-    """The names of settings in a requirement of the message."""
+def required_settings(raised: RaisedException) -> tuple[str, ...]:
+    """The names of settings in a requirement of the message, which says by itself what to change."""
     if raised.type not in ("ValueError", "AssertionError"):
         return ()
     found = REQUIREMENT_PATTERN.search(raised.message.text[:4000])
@@ -71,7 +71,7 @@ def place_to_look(facts: FailureFacts) -> Text | None:
     if yours is not None:
         place = f"{yours.path}:{yours.line}"
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
-    if at is not None and at.package and (named := _required_settings(facts.chain[-1])):
+    if at is not None and at.package and (named := required_settings(facts.chain[-1])):
         return translated(
             "adjust {names} until the condition holds; a later or earlier release of {package} may not require it"
         ).format(names=", ".join(named), package=at.package)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gonogo.diagnose.explanations.places import required_settings
 from gonogo.evidence.failure.settings import RunSetting
 from gonogo.evidence.patterns import cached_lazy_pattern
 from gonogo.finding import Text, translated
@@ -54,13 +55,14 @@ def failing_parts(exception: RaisedException, settings: Sequence[RunSetting]) ->
     frames = tuple(reversed(exception.frames))[:_MAX_FRAMES]
     texts = [_text_of(frame) for frame in frames]
     message = exception.message.text[:2000].lower()
+    settled = bool(required_settings(exception))
     weighed: list[tuple[int, FailingPart]] = []
     for topic in load_topics():
         code = cached_lazy_pattern(topic.code)
         shown = next((index for index, text in enumerate(texts) if code.search(text)), None)
         said = cached_lazy_pattern(topic.says or topic.code).search(message) is not None
-        if shown is None and not said:
-            continue
+        if not said and (shown is None or settled):
+            continue  # A message that requires something of settings says by itself what to change.
         setting = next(_settings_of(topic, settings), None)
         if topic.all and (shown is None or not said or setting is None):
             continue

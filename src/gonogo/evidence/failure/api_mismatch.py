@@ -155,11 +155,21 @@ def _requesting_frame(frames: Sequence[CodePlace], form: str) -> CodePlace | Non
     if form == "unexpected_keyword" and len(own) > 1 and _FORWARDED_KEYWORDS_PATTERN.search(own[-1].code[:2000]):
         # Keyword arguments that a function only forwards are the caller's.
         caller = own[-2]
-        if own[-1].package and caller.package and caller.package not in (own[-1].package, "torch"):
+        if (
+            own[-1].package
+            and caller.package
+            and caller.package not in (own[-1].package, "torch")
+            and _may_pass_keywords(caller.code)
+        ):
             own.pop()
     if form in ("no_attribute", "not_importable") and own and own[-1].function == "__getattr__":
         own.pop()
     return own[-1] if own else None
+
+
+def _may_pass_keywords(code: str) -> bool:
+    """Whether a line of code shows keyword arguments, or may have them on the lines that follow it."""
+    return "=" in code.partition("(")[2] or "**" in code or not code.rstrip().endswith(")")
 
 
 _OBJECT_PATTERN = lazy_compile(r"^'[\w.]+' object has no attribute")

@@ -32,12 +32,12 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
                 r"|is not (?:a )?supported LoRA|While loading .*expected target modules in"
             )
         ),
+        Sign(_ANY_WEIGHT_PATTERN, beside=_ADAPTER_PATTERN),
+        Sign(_ANY_WEIGHT_PATTERN, beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY),
         Sign(
             types=("KeyError", "ValueError", "AssertionError", "RuntimeError", ""),
             frames=(_WEIGHT_SYNC_FRAMES, ("peft_config",), _WEIGHT_LOADING_FRAMES),
         ),
-        Sign(_ANY_WEIGHT_PATTERN, beside=_ADAPTER_PATTERN),
-        Sign(_ANY_WEIGHT_PATTERN, beside=Pattern(r"peft_config="), certainty=Certainty.LIKELY),
         Sign(
             Pattern(r"KeyError: '(?:[\w.]+\.)?(?:embed_tokens|lm_head)\.weight'"),
             frames=(("rollout", "sharding_manager", "generate_sequences"),),
