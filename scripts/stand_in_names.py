@@ -66,9 +66,7 @@ def names_of(file: Path, module: str) -> Names:
 def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a module, those within ``if`` and ``try`` included, but not what only type checkers see."""
     for node in body:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
-            yield from _statements([*node.body, *node.orelse])
-        elif isinstance(node, ast.Try):
+        if (isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)) or isinstance(node, ast.Try):
             yield from _statements([*node.body, *node.orelse])
         else:
             yield node

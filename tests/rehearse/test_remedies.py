@@ -398,9 +398,7 @@ def test_details_that_no_gonogo_wrote_are_no_error(tmp_path: Path, details: dict
     said["answer"]["next_details"] = details  # type: ignore[index]
     (tmp_path / "now.json").write_text(json.dumps(said), encoding="utf-8")
     step = next_step(compare_files(tmp_path / "now.json", tmp_path / "now.json", 2.0))
-    assert step.what.en == (
-        f"put {'{0}' if details.get('subject') == '{0}' else 'a'} here, then rehearse again"
-    )
+    assert step.what.en == (f"put {'{0}' if details.get('subject') == '{0}' else 'a'} here, then rehearse again")
 
 
 def test_a_report_without_an_answer_is_read(tmp_path: Path) -> None:

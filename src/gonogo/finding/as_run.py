@@ -88,6 +88,8 @@ class AsRun(msgspec.Struct, frozen=True):
     """Tokens per sample, including padding, as seen by the embedding; of ranks that share samples, a rank's part."""
     sequence_ranks: int = 1
     """Number of ranks that share each sample: Ulysses, or context parallelism."""
+    tensor_ranks: int = 1
+    """Number of ranks that each run a part of every layer, on the same samples."""
     accumulation: tuple[int, int] | None = None
     """Backward passes for one optimizer step."""
     products: str = ""

@@ -49,6 +49,10 @@ class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     """Groups of ranks that each hold all states, sharded within the group (HSDP)."""
     context_parallel: int = 1
     """Number of ranks that share each sequence."""
+    tensor_parallel: int = 1
+    """Number of ranks over which every layer is split."""
+    expert_parallel: int = 1
+    """Number of ranks over which the experts are spread."""
     zero_stage: int
     """3 for FSDP2, which shards the same states."""
     offload_optimizer: str

@@ -74,7 +74,8 @@ _WITHOUT_COMMAND: dict[Purpose, Text] = {
     Purpose.AFTER_INSTALL: translated("install {subject} here, then rehearse again"),
     Purpose.AFTER_CHANGE: translated("change that, then rehearse again"),
     Purpose.AFTER_TORCH: translated(
-        "make a CPU build of {subject} installable here, from PyTorch's index or a folder of wheels, then rehearse again"
+        "make a CPU build of {subject} installable here, from PyTorch's index or a folder of wheels, then rehearse "
+        "again"
     ),
     Purpose.OWN_ENVIRONMENT: translated("rehearse again in the run's own environment"),
     Purpose.OTHER_PYTHON: translated("rehearse again with gonogo installed for Python {subject}"),

@@ -178,5 +178,6 @@ def with_step_time(report: Report, record: RehearsalRecord) -> Report:
     tokens = None
     if run is not None and run.tokens and run.samples:
         tokens = run.tokens[1] * run.samples[1] * (run.accumulation[1] if run.accumulation else 1) / seconds
+        tokens /= run.tensor_ranks * record.ranks[0].pipeline[0]  # they all work on the same samples
     rehearsal = replace(report.rehearsal, seconds_of_step=seconds, tokens_per_second_per_gpu=tokens)
     return replace(report, rehearsal=rehearsal)

@@ -191,6 +191,8 @@ def summarize_strategy(choice: Choice, request: PlanRequest, fastest_choice: Cho
         sharding=strategy.family.sharding,
         replicas=strategy.family.replicas,
         context_parallel=strategy.family.context,
+        tensor_parallel=strategy.family.tensor,
+        expert_parallel=strategy.family.experts,
         zero_stage=strategy.family.zero,
         offload_optimizer=strategy.family.optimizer,
         offload_parameters=strategy.family.parameters,

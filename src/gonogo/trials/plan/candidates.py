@@ -82,6 +82,8 @@ class Candidates:
                 nodes=machine.nodes if self._has_parallelism_config else 1,
                 context_sizes=self._context_sizes(fsdp=True),
                 ulysses_sizes=self._context_sizes(fsdp=False),
+                tensor_sizes=self._sizes_in_node(self.facts.tensor_sizes),
+                expert_sizes=self._sizes_in_node(self.facts.expert_sizes)[-1:],  # as many as a node has room for
             ):
                 kinds = (True,) if family.context > 1 else (False, True)  # sequences are split if memory is short
                 for reference in references:
@@ -182,6 +184,9 @@ class Candidates:
 
     def _with_less_communication(self, group: StrategyGroup) -> StrategyGroup | None:
         family = group.family
+        if family.tensor > 1:
+            smaller = max((size for size in self.facts.tensor_sizes if size < family.tensor), default=1)
+            return group._replace(family=replace(family, tensor=smaller))
         if family.context > 1:
             sizes = self._context_sizes(fsdp=family.fsdp)
             smaller = max((size for size in sizes if size < family.context), default=1)
@@ -200,6 +205,13 @@ class Candidates:
             return ()
         sizes, parts = (_CONTEXT_SIZES, 2) if fsdp else (self.facts.ulysses_sizes, 1)
         return tuple(size for size in sizes if count % size == 0 and length % (parts * size) == 0)
+
+    def _sizes_in_node(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Those numbers of GPUs that a node can be divided by, for what transformers shards itself, fully trained."""
+        request = self.request
+        if request.task is not None or request.tune != "full" or request.dtype != "bf16":
+            return ()
+        return tuple(size for size in sizes if request.machine.count % size == 0)
 
     def surely_too_large(self, group: StrategyGroup) -> bool:
         """Whether not even the smallest of a group fits."""
@@ -250,8 +262,8 @@ class Candidates:
         for group, (at, peak) in self._peaks.items():
             checkpointing = group.checkpointing
             computing = peak.forward.seconds + peak.backward.seconds + peak.score.seconds
-            seconds.setdefault(checkpointing, computing / at.micro_batch * at.family.context)
-            of_sample = peak.sample_bytes / at.micro_batch * at.family.context
+            seconds.setdefault(checkpointing, computing / at.micro_batch * at.family.sample_ranks)
+            of_sample = peak.sample_bytes / at.micro_batch * at.family.sample_ranks
             activations[checkpointing] = max(of_sample, activations.get(checkpointing, 0.0))
         if len(seconds) == 1:
             (checkpointing, taken), *_ = seconds.items()

@@ -184,7 +184,7 @@ def _build_choice(
 ) -> Choice:  # fmt: skip
     """``trainer_bytes``: GPU memory that the trainer holds before a rollout engine starts."""
     tokens: float = strategy.micro_batch * strategy.accumulation * request.tokens_per_sample
-    tokens /= strategy.family.context
+    tokens /= strategy.family.sample_ranks
     tokens *= request.world_size / (request.world_size + strategy.rollout.gpus)  # the server's GPUs don't train
     beside = engine.colocated_engine_memory(request, facts, strategy)
     left = headroom(

@@ -57,7 +57,7 @@ def estimate_memory(
     family = strategy.family
     of_sample = known.activations.get(strategy.checkpointing)
     needed = _activation_bytes(facts, strategy, seq_len) if of_sample is None else strategy.micro_batch * of_sample
-    needed /= family.context
+    needed /= family.sample_ranks
     if family.fsdp:
         held = fsdp_state_bytes(facts, family.sharding_ranks(world_size))
         host = _fsdp_loaded_bytes(facts) / (ranks_per_node if facts.first_rank_reads else 1)
@@ -108,11 +108,18 @@ def buffer_bytes(facts: ModelFacts, family: Family) -> float:
     """Bytes of communication buckets, and of parameters that ZeRO-3 has gathered."""
     if family.fsdp:
         layers = 2 * facts.layer_parameters + 2 * facts.largest_parameter  # the next layer is prefetched
-        return 2.0 * (min(layers, facts.parameters) if family.reshard else facts.parameters)
+        gathered = min(layers, facts.parameters) if family.reshard else facts.parameters
+        return 2.0 * gathered * _gathered_share(facts, family)
     if family.zero == 3:
         live = max(facts.largest_parameter, min(family.live_parameters, facts.parameters))
         return 2.0 * live + 4.0 * facts.largest_parameter
     return 2 * 2.0 * min(family.bucket, facts.trainable) if family.zero else 0.0
+
+
+def _gathered_share(facts: ModelFacts, family: Family) -> float:
+    """The share of a layer that FSDP2 gathers on a rank: its own experts, and its part of what TP splits."""
+    of_experts = facts.expert_parameters / facts.parameters if facts.parameters else 0.0
+    return ((1 - of_experts) + of_experts / family.experts) / family.tensor
 
 
 def _activation_bytes(facts: ModelFacts, strategy: Strategy, seq_len: int) -> float:
@@ -140,12 +147,13 @@ def estimate_step_time(
     if of_sample is None:
         passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
         of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * speed.matmul_share)
-    compute = of_sample * samples / family.context
+    compute = of_sample * samples / family.sample_ranks
     gradients = 2.0 * facts.trainable
     gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0
     sent = gathers + 2 * gradients
     if family.fsdp:  # recomputed layers find their weights gathered; gradients are reduce-scattered
         sent = facts.weight_bytes * (2 if family.reshard else 1) + gradients
+        sent *= _gathered_share(facts, family)
     within = family.sharding_ranks(world_size) <= ranks_per_node
     seconds = sent / (speed.link_bytes if within else bandwidth)
     if family.replicas > 1:
@@ -156,6 +164,11 @@ def estimate_step_time(
         exchanged = times * 4 * of_tensor / family.context  # queries, keys, values, and what comes of them
         sent_by_rank = 3 * 2 * of_tensor if family.fsdp else exchanged
         seconds += sent_by_rank / (speed.link_bytes if family.context <= ranks_per_node else bandwidth)
+    if family.is_native:  # two all-reduces of a layer's output in each pass, or its tokens to their experts and back
+        of_tensor = 2.0 * strategy.micro_batch * seq_len * facts.hidden_size * facts.depth
+        copies = 2.0 if family.tensor > 1 else max(facts.experts_of_token, 1)
+        exchanged = (3 if strategy.checkpointing else 2) * 2 * copies * of_tensor
+        seconds += exchanged / speed.link_bytes
     communication = strategy.accumulation * seconds / LINK_SHARE if world_size > 1 else 0.0
     share = 1.0 / world_size
     offloaded = facts.trainable * share if family.optimizer != "gpu" else 0.0

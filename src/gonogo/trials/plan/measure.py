@@ -29,7 +29,14 @@ from gonogo.trials.plan.launch_files.arguments import (
 )
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.sizing.batches import measured_generations
-from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, fsdp_config, launch_environment
+from gonogo.trials.plan.strategy import (
+    Family,
+    Strategy,
+    deepspeed_config,
+    distributed_config,
+    fsdp_config,
+    launch_environment,
+)
 from gonogo.trials.plan.task.script import SCRIPT, task_script
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth
@@ -217,7 +224,9 @@ class Meter:
                 (place / file).symlink_to((request.model / file).resolve())
         of_task = request.task is not None and not describe_only
         if strategy.family.fsdp:
-            settings = training_arguments(strategy, request) | {"fsdp_config": fsdp_config(strategy)}
+            settings = training_arguments(strategy, request)
+            if "fsdp_config" in settings:
+                settings["fsdp_config"] = fsdp_config(strategy)
             write_shared(place / "arguments.json", json.dumps(settings).encode())
         else:
             written = deepspeed_config(strategy, world_size=cell.world_size, dtype=request.dtype)
@@ -259,7 +268,9 @@ class Meter:
         settings = ("--arguments", "arguments.json") if fsdp else ("--deepspeed", "deepspeed.json")
         variables = launch_environment(strategy, cell.world_size)
         arguments = [
-            "--environment", json.dumps(variables), "--model", str(place), settings[0], str(place / settings[1]),
+            "--environment", json.dumps(variables),
+            "--distributed", json.dumps(distributed_config(strategy, cell.world_size)),
+            "--model", str(place), settings[0], str(place / settings[1]),
             "--seq-len", str(cell.seq_len), "--micro-batch", str(strategy.micro_batch), "--steps", str(cell.steps),
             "--tune", request.tune, "--lora-rank", str(request.lora_rank), "--attention", request.attention,
             *(["--gradient-checkpointing"] if strategy.checkpointing and not fsdp else []),
@@ -338,6 +349,7 @@ def _measurement_name(cell: Measurement) -> str:
     words = [
         f"fsdp{family.reshard:d}" if family.fsdp else f"zero{family.zero}", family.optimizer, family.parameters,
         f"buckets{family.bucket}", f"replicas{family.replicas}", f"context{family.context}",
+        f"mesh{family.tensor}x{family.experts}",
         "recomputed" if strategy.checkpointing else "kept",
         f"{strategy.micro_batch}x{strategy.accumulation}", f"depth{cell.depth}", f"tokens{cell.seq_len}",
         f"world{cell.world_size}", f"steps{cell.steps}", *(["real"] if cell.real else []),

@@ -45,6 +45,18 @@ _ULYSSES = translated(
     "Ulysses: {count} GPUs share each sequence and exchange attention heads for tokens around the attention, so that "
     "each holds {count} times fewer activations."
 )
+_TENSOR_PARALLEL = translated(
+    "Tensor parallelism: {count} GPUs run a part of each layer on the same samples, so that each holds and gathers "
+    "{count} times less of it, at the cost of two all-reduces a layer."
+)
+_EXPERT_PARALLEL = translated(
+    "Expert parallelism: the experts are spread over {count} GPUs, which send each token to its experts instead of "
+    "gathering the experts' weights."
+)
+_CANNOT_BE_RESUMED = translated(
+    "transformers shards it as it is loaded (DistributedConfig), and saves no optimizer states then: a run that was "
+    "interrupted starts from its weights again."
+)
 _SINGLE_GPU = translated("With one GPU there is nothing to shard.")
 _HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
@@ -132,6 +144,12 @@ def _sharding_reasons(choice: Choice, request: PlanRequest) -> Iterator[Text]:
         yield _HYBRID_SHARDING.format(count=family.replicas)
     if family.context > 1:
         yield (_CONTEXT_PARALLEL if family.fsdp else _ULYSSES).format(count=family.context)
+    if family.tensor > 1:
+        yield _TENSOR_PARALLEL.format(count=family.tensor)
+    if family.experts > 1:
+        yield _EXPERT_PARALLEL.format(count=family.experts)
+    if family.is_native:
+        yield _CANNOT_BE_RESUMED
     host = choice.host * count
     if family.small_buckets:
         yield _SMALL_BUCKETS

@@ -160,6 +160,8 @@ class _Solver:
             requested is None or requested.engine != "server" or self.unknown == "generations"
         ):
             return False  # a server's GPU count is chosen, and its memory isn't the trainer's
+        if family.is_native:
+            return False  # its sizes are those of a given machine
         if (family.context > 1 and self.unknown != "seq-len") or (family.replicas > 1 and self.unknown == "gpus"):
             return False
         return not family.small_buckets and (

@@ -38,6 +38,8 @@ _NO_RESHARD = translated("no reshard after forward")
 _REPLICAS = translated("{count} replicas (HSDP)")
 _CONTEXT = translated("sequences split over {count} GPUs")
 _ULYSSES = translated("Ulysses over {count} GPUs")
+_TENSOR = translated("every layer split over {count} GPUs (TP)")
+_EXPERTS = translated("experts spread over {count} GPUs (EP)")
 _PRECOMPUTED = translated("reference precomputed")
 
 
@@ -58,6 +60,15 @@ class Family(msgspec.Struct, frozen=True, order=True):
     """FSDP2 with hybrid sharding (HSDP): this many groups of ranks, each with all states, sharded within the group."""
     context: int = 1
     """This many ranks share each sequence: with FSDP2 by ring attention, with DeepSpeed by Ulysses."""
+    tensor: int = 1
+    """Every layer is split over this many ranks, which are given the same samples (tensor parallelism)."""
+    experts: int = 1
+    """The experts are spread over this many ranks, which exchange tokens (expert parallelism)."""
+
+    @property
+    def is_native(self) -> bool:
+        """Whether transformers shards the model itself while it loads it (``DistributedConfig``), not accelerate."""
+        return self.tensor > 1 or self.experts > 1
 
     @property
     def bucket(self) -> int:
@@ -75,12 +86,17 @@ class Family(msgspec.Struct, frozen=True, order=True):
         return ("fsdp2" if self.reshard else "fsdp2-no-reshard") if self.fsdp else "zero"
 
     def sharding_ranks(self, world_size: int) -> int:
-        """Ranks over which the states are sharded; that share a sequence are among them."""
+        """Ranks over which the states are sharded; that share a sequence or a layer are among them."""
         return world_size // self.replicas
 
     def data_ranks(self, world_size: int) -> int:
         """Ranks that are given samples of their own."""
-        return world_size // self.context
+        return world_size // self.sample_ranks
+
+    @property
+    def sample_ranks(self) -> int:
+        """Ranks that work on each sample together."""
+        return self.context * self.tensor
 
     @property
     def label(self) -> Text:
@@ -90,6 +106,8 @@ class Family(msgspec.Struct, frozen=True, order=True):
         words += [_REPLICAS.format(count=self.replicas)] if self.replicas > 1 else []
         if self.context > 1:
             words.append((_CONTEXT if self.fsdp else _ULYSSES).format(count=self.context))
+        words += [_TENSOR.format(count=self.tensor)] if self.tensor > 1 else []
+        words += [_EXPERTS.format(count=self.experts)] if self.experts > 1 else []
         if self.optimizer == self.parameters != "gpu":
             words.append(_BOTH_OFFLOADED.format(place=_OFFLOAD_DEVICE_LABELS[self.optimizer]))
         else:
@@ -129,19 +147,24 @@ def strategy_families(
     nodes: int = 1,
     context_sizes: Sequence[int] = (),
     ulysses_sizes: Sequence[int] = (),
+    tensor_sizes: Sequence[int] = (),
+    expert_sizes: Sequence[int] = (),
 ) -> Iterator[Family]:
     """The sharding and offload options, from the fastest to the one with the least GPU memory.
 
     ``nvme``: the nodes have NVMe storage; ``host``: they have host memory for an offload; ``context_sizes`` and
-    ``ulysses_sizes``: over how many ranks FSDP2 and DeepSpeed may split a sequence, smallest first. Stages are
-    omitted if a higher one is as fast (ZeRO-1 has the communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the
-    ZeRO paper, §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be
-    partitioned.
+    ``ulysses_sizes``: over how many ranks FSDP2 and DeepSpeed may split a sequence, smallest first; ``tensor_sizes``
+    and ``expert_sizes``: over how many transformers may split a layer and spread the experts. Stages are omitted if a
+    higher one is as fast (ZeRO-1 has the communication volume of ZeRO-0, ZeRO-2 that of ZeRO-1; see the ZeRO paper,
+    §7.2.1, https://arxiv.org/abs/1910.02054) and takes less memory; with a single rank nothing can be partitioned.
     """
     usual = [Family(0)] if world_size == 1 else [Family(2), Family(3)]
     for replicas in (count for count in range(nodes, 1, -1) if nodes % count == 0):
         usual += [Family(3, fsdp=True, reshard=reshard, replicas=replicas) for reshard in (False, True)]
     usual += [Family(3, fsdp=True), Family(3, fsdp=True, reshard=False)]
+    for replicas in sorted({1, nodes}, reverse=True):
+        usual += [Family(3, fsdp=True, replicas=replicas, experts=size) for size in expert_sizes]
+    usual += [Family(3, fsdp=True, tensor=size) for size in tensor_sizes]
     usual += [Family(3, fsdp=True, context=size) for size in context_sizes]
     usual += [Family(zero, context=size) for size in ulysses_sizes for zero in (2, 3)]
     if host:
@@ -176,7 +199,7 @@ def micro_batches(global_batch: int, world_size: int, min_micro_batch: int = 1) 
 def parallelism_config(strategy: Strategy, world_size: int) -> dict[str, int | str]:
     """accelerate's ``ParallelismConfig``; empty where the states are simply sharded over all ranks."""
     family = strategy.family
-    if family.replicas == family.context == 1:
+    if family.is_native or family.replicas == family.context == 1:
         return {}
     shards = world_size // (family.replicas * family.context)
     if not family.fsdp:
@@ -191,13 +214,29 @@ def parallelism_config(strategy: Strategy, world_size: int) -> dict[str, int | s
     return mesh | {"dp_shard_size": shards}
 
 
+def distributed_config(strategy: Strategy, world_size: int) -> dict[str, int | bool]:
+    """transformers' ``DistributedConfig``; empty where accelerate or DeepSpeed shard the model.
+
+    The model is loaded in fp32, as accelerate keeps trained weights, and its layers compute in bf16.
+    """
+    family = strategy.family
+    if not family.is_native:
+        return {}
+    sizes = {"dp_replicate_size": family.replicas, "tp_size": family.tensor, "ep_size": family.experts}
+    found: dict[str, int | bool] = {name: size for name, size in sizes.items() if size > 1}
+    found["fsdp_size"] = world_size // (family.replicas * family.tensor)
+    return found | {"fsdp_mixed_precision": True}
+
+
 def launch_environment(strategy: Strategy, world_size: int) -> dict[str, str]:
     """The variables that ``accelerate launch`` sets, as TrainingArguments alone do not.
 
     With the first of FSDP, transformers loads the weights on a node's first rank only, and accelerate makes a process
     group for CPU tensors as well, which offloaded gradients need.
     """
-    found = {}
+    found: dict[str, str] = {}
+    if strategy.family.is_native:
+        return found
     if strategy.family.fsdp:
         found["ACCELERATE_USE_FSDP"] = "true"
     if strategy.family.fsdp and strategy.family.parameters == "cpu":

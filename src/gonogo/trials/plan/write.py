@@ -15,6 +15,7 @@ from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.launch_files.arguments import (
     CONFIG,
+    DISTRIBUTED_CONFIG,
     FSDP_CONFIG,
     SWIFT_CONFIG,
     SWIFT_FSDP_CONFIG,
@@ -27,7 +28,7 @@ from gonogo.trials.plan.launch_files.post_training import SERVER, task_files
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import SolveResult
-from gonogo.trials.plan.strategy import deepspeed_config, fsdp_config
+from gonogo.trials.plan.strategy import deepspeed_config, distributed_config, fsdp_config
 from gonogo.trials.plan.task.script import SCRIPT, data_line_format, task_script
 from gonogo.virtual.measuring.jobs import ModelFacts
 
@@ -94,7 +95,7 @@ def required_changes(choice: Choice, request: PlanRequest, facts: ModelFacts) ->
         lines.append(
             translated("the reward: reward() in {script}, --reward_funcs in launch_swift.sh").format(script=SCRIPT)
         )
-    if choice.strategy.reference != "precomputed":
+    if choice.strategy.reference != "precomputed" and choice.strategy.family.sample_ranks == 1:
         lines += _swift_choice_notes(infer_swift_options(request.name, request.model, facts.model_class))
     if choice.strategy.rollout.engine == "server":
         lines.append(
@@ -143,9 +144,15 @@ def _swift_choice_notes(model_kind: SwiftModelOptions) -> Iterator[Text]:
 def strategy_files(choice: Choice, request: PlanRequest, facts: ModelFacts) -> dict[str, str]:
     """(name: text) of each file."""
     fsdp = choice.strategy.family.fsdp
-    config = fsdp_config(choice.strategy) if fsdp else explicit_deepspeed_config(choice, request, facts)
     arguments = training_arguments(choice.strategy, request)
-    written = {FSDP_CONFIG if fsdp else CONFIG: _json_text(config)}
+    config: dict[str, Any]
+    if choice.strategy.family.is_native:
+        name, config = DISTRIBUTED_CONFIG, distributed_config(choice.strategy, request.world_size)
+    elif fsdp:
+        name, config = FSDP_CONFIG, fsdp_config(choice.strategy)
+    else:
+        name, config = CONFIG, explicit_deepspeed_config(choice, request, facts)
+    written = {name: _json_text(config)}
     if request.task is not None:
         arguments |= task_arguments(choice.strategy, request)
         written |= {SCRIPT: task_script(request.task.task), **task_files(choice, request, facts, arguments)}

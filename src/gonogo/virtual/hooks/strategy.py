@@ -57,6 +57,8 @@ def describe_strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Modu
         samples = sizes.pop("", 0) or max(math.prod(mesh.shape) for mesh in _device_meshes(root))
         words = [f"HSDP {replicas}", f"{said} {samples // replicas}"] if replicas > 1 else [f"{said} {samples}"]
         return " × ".join([*words, *(f"{name} {size}" for name, size in sizes.items())])
+    if not said and "TP" in sizes:
+        return " × ".join(f"{name} {size}" for name, size in sizes.items() if name)
     return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
 
 
@@ -69,6 +71,13 @@ def sequence_ranks(root: nn.Module, wrappers: list[nn.Module]) -> int:
     """Ranks that share each sequence: DeepSpeed's Ulysses, Megatron-Core's or the mesh's CP size."""
     groups = megatron_groups(root, wrappers)
     return max(_ulysses_ranks(), groups.context if groups is not None else 1, _mesh_sizes(root).get("CP", 1))
+
+
+def tensor_ranks(root: nn.Module, wrappers: list[nn.Module]) -> int:
+    """Ranks that each run a part of every layer: Megatron-Core's, DeepSpeed AutoTP's or the mesh's TP size."""
+    groups = megatron_groups(root, wrappers)
+    of_deepspeed = _parallel_size(sys.modules.get("deepspeed.utils.groups"), "get_tensor_model_parallel_world_size")
+    return max(of_deepspeed, groups.tensor if groups is not None else 1, _mesh_sizes(root).get("TP", 1))
 
 
 def megatron_groups(root: nn.Module, wrappers: list[nn.Module]) -> MegatronGroups | None:

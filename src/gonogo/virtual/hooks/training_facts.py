@@ -15,7 +15,13 @@ from torch import nn
 from gonogo.evidence.rehearsal.modules import generalize_indices
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
 from gonogo.virtual.hooks.experts import moe_settings
-from gonogo.virtual.hooks.strategy import describe_strategy, expert_parallel_ranks, megatron_groups, sequence_ranks
+from gonogo.virtual.hooks.strategy import (
+    describe_strategy,
+    expert_parallel_ranks,
+    megatron_groups,
+    sequence_ranks,
+    tensor_ranks,
+)
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -127,6 +133,7 @@ def describe_run(
         samples=_min_and_max(training_facts.samples),
         tokens=_min_and_max(training_facts.tokens),
         sequence_ranks=sequence_ranks(root, wrappers),
+        tensor_ranks=tensor_ranks(root, wrappers),
         accumulation=_min_and_max(training_facts.accumulation),
         products=_largest_matmul(mode),
         attention=tuple(_attention_kinds(mode)),

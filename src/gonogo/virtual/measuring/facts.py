@@ -63,6 +63,10 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
         positions=stated_positions(found.config) or 0,
         computes_positions=computes_positions(found.config),
         ulysses_sizes=_ulysses_sizes(text),
+        tensor_sizes=_tensor_sizes(model, text),
+        expert_sizes=_expert_sizes(model, text),
+        expert_parameters=sum(size for name, size in sizes.items() if ".experts." in name),
+        experts_of_token=int(getattr(text, "num_experts_per_tok", None) or 0),
         first_rank_reads=first_rank_alone_reads(modeling_utils),
     )
 
@@ -81,6 +85,35 @@ def _ulysses_sizes(text_config: Any) -> tuple[int, ...]:
     if not known or not isinstance(heads, int) or not isinstance(shared, int):
         return ()
     return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if heads % n == 0 and (shared % n == 0 or n % shared == 0))
+
+
+def _has_distributed_config() -> bool:
+    """Whether transformers has a ``DistributedConfig`` with FSDP2 and expert parallelism, and its Trainer knows it."""
+    try:
+        from transformers.distributed import DistributedConfig
+    except ImportError:
+        return False
+    known = getattr(DistributedConfig, "__dataclass_fields__", {})
+    return {"tp_size", "ep_size", "fsdp_size", "fsdp_mixed_precision"} <= known.keys()
+
+
+def _tensor_sizes(model: Any, text_config: Any) -> tuple[int, ...]:
+    """Numbers of ranks that divide all that the model's plan splits: heads, the MLP's width, the vocabulary."""
+    if not _has_distributed_config() or not getattr(model, "_tp_plan", None):
+        return ()
+    names = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "moe_intermediate_size", "vocab_size")
+    split = [size for name in names if isinstance(size := getattr(text_config, name, None), int)]
+    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if split and all(size % n == 0 for size in split))
+
+
+def _expert_sizes(model: Any, text_config: Any) -> tuple[int, ...]:
+    """Numbers of ranks that divide the experts, if the model's plan exchanges tokens between them."""
+    plan = getattr(model, "_ep_plan", None) or {}
+    if not _has_distributed_config() or "ep_dispatch_experts" not in plan.values():
+        return ()
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    counts = [count for name in names if isinstance(count := getattr(text_config, name, None), int)]
+    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if counts and counts[0] % n == 0)
 
 
 def _adapt_to_task(located_model: LocatedModel, task: str) -> LocatedModel:

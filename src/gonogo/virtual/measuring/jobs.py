@@ -94,6 +94,14 @@ class ModelFacts(msgspec.Struct, frozen=True):
     """Whether longer sequences run nevertheless, as with rotary positions."""
     ulysses_sizes: tuple[int, ...] = ()
     """Over how many ranks DeepSpeed's Ulysses can split a sequence of this model; empty if a release is too old."""
+    tensor_sizes: tuple[int, ...] = ()
+    """Over how many ranks transformers can split every layer of this model; empty if a release is too old."""
+    expert_sizes: tuple[int, ...] = ()
+    """Over how many ranks transformers can spread its experts while tokens are exchanged; empty if it has none."""
+    expert_parameters: int = 0
+    """Parameters of all experts."""
+    experts_of_token: int = 0
+    """Experts that each token is sent to."""
     first_rank_reads: bool = True
     """Under FSDP, whether this release of transformers reads the weights on a node's first rank only."""
 

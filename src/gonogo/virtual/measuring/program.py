@@ -12,7 +12,7 @@ import torch
 
 from gonogo.virtual.measuring.tuning import freeze_untuned, quantize_to_4bit
 from gonogo.virtual.synthetic.batch import build_batch
-from gonogo.virtual.synthetic.model import make_model, read_model
+from gonogo.virtual.synthetic.model import load_sharded_model, make_model, read_model
 from gonogo.virtual.synthetic.program import ProgramOptions, RepeatedSamples, trainer_class, training_arguments
 from gonogo.virtual.tracing.work import counting_work
 
@@ -25,6 +25,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     how.add_argument("--deepspeed")
     how.add_argument("--arguments", help="a JSON file of TrainingArguments")
     parser.add_argument("--environment", default="{}", help="variables as JSON")
+    parser.add_argument("--distributed", default="{}", help="the sizes of transformers' DistributedConfig as JSON")
     parser.add_argument("--seq-len", type=int, required=True)
     parser.add_argument("--micro-batch", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
@@ -65,7 +66,12 @@ def main(arguments: list[str]) -> None:
     if "PARALLELISM_CONFIG_SP_SIZE" in os.environ:  # which DeepSpeed's Ulysses reads from each batch
         batch["position_ids"] = torch.arange(options.seq_len).expand(options.micro_batch, -1).contiguous()
     settings = training_arguments(options)
-    model: Any = quantize_to_4bit(found, settings) if given.tune == "qlora" else make_model(found, settings)
+    sizes = json.loads(given.distributed)
+    model: Any
+    if sizes:
+        model = load_sharded_model(found, sizes)
+    else:
+        model = quantize_to_4bit(found, settings) if given.tune == "qlora" else make_model(found, settings)
     model = freeze_untuned(model, given.tune, given.lora_rank)
     per_step = settings.train_batch_size * settings.gradient_accumulation_steps * settings.world_size
     trainer = trainer_class()(

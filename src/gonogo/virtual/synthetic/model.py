@@ -126,3 +126,21 @@ def make_model(located_model: LocatedModel, arguments: Any) -> Any:
     dtype = torch.bfloat16 if arguments.bf16 else torch.float16 if arguments.fp16 else torch.float32
     model = located_model.model_class._from_config(located_model.config, torch_dtype=dtype)
     return model.train()
+
+
+def load_sharded_model(located_model: LocatedModel, sizes: dict[str, Any]) -> Any:
+    """The model in fp32, divided among the ranks as it is loaded by transformers' ``DistributedConfig`` of ``sizes``.
+
+    There is no checkpoint: each rank fills its own part, as it would with what it reads.
+    """
+    import torch
+    from transformers.distributed import DistributedConfig
+
+    model = located_model.model_class.from_pretrained(
+        None,
+        config=located_model.config,
+        state_dict={},
+        dtype=torch.float32,
+        distributed_config=DistributedConfig(**sizes),
+    )
+    return model.train()

@@ -11,6 +11,7 @@ from gonogo.trials.plan.task.kinds import ON_POLICY_SHARE
 
 CONFIG = "ds_config.json"
 FSDP_CONFIG = "fsdp_config.json"
+DISTRIBUTED_CONFIG = "distributed_config.json"
 SWIFT_FSDP_CONFIG = "fsdp_config_swift.json"
 SWIFT_CONFIG = "ds_config_swift.json"
 """The config without an optimizer: ms-swift inspects the Trainer's, a placeholder if DeepSpeed creates it."""
@@ -26,9 +27,12 @@ def learning_rate(request: PlanRequest) -> float:
 
 def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, Any]:
     """TrainingArguments that are consistent with the DeepSpeed or FSDP config."""
-    fsdp = strategy.family.fsdp
+    native = strategy.family.is_native  # the model itself brings how it is sharded
+    fsdp = strategy.family.fsdp and not native
+    sharded = {"fsdp": "full_shard auto_wrap", "fsdp_config": FSDP_CONFIG} if fsdp else {"deepspeed": CONFIG}
     arguments: dict[str, Any] = {
-        **({"fsdp": "full_shard auto_wrap", "fsdp_config": FSDP_CONFIG} if fsdp else {"deepspeed": CONFIG}),
+        # The Trainer refuses to save the optimizer of a model that transformers sharded as it was loaded.
+        **({"save_only_model": True} if native else sharded),
         request.dtype: True,
         "per_device_train_batch_size": strategy.micro_batch,
         "gradient_accumulation_steps": strategy.accumulation,
@@ -42,7 +46,7 @@ def training_arguments(strategy: Strategy, request: PlanRequest) -> dict[str, An
         "num_train_epochs": 1,
         "logging_steps": 1,
     }
-    if fsdp and strategy.accumulation > 1:
+    if (fsdp or native) and strategy.accumulation > 1:
         # Otherwise each rank keeps whole gradients until the last micro-batch: accelerate's no_sync().
         arguments["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     if strategy.checkpointing and not fsdp:

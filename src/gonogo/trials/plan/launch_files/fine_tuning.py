@@ -10,7 +10,13 @@ from typing import Any
 from gonogo.evidence.paths import exists, expand_user, resolve_path
 from gonogo.evidence.published.swift_kind import SwiftModelOptions, infer_swift_options
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, SWIFT_FSDP_CONFIG, to_command_line_options
+from gonogo.trials.plan.launch_files.arguments import (
+    CONFIG,
+    DISTRIBUTED_CONFIG,
+    SWIFT_CONFIG,
+    SWIFT_FSDP_CONFIG,
+    to_command_line_options,
+)
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import fsdp_config, launch_environment, parallelism_config
 from gonogo.virtual.measuring.jobs import ModelFacts
@@ -33,6 +39,9 @@ def launch_files(choice: Choice, request: PlanRequest, facts: ModelFacts, argume
     program = [*_training_command(request), *to_command_line_options(arguments)]
     fsdp = choice.strategy.family.fsdp
     exports = _exports(choice, request)
+    if choice.strategy.family.is_native:  # no other framework loads a model so, and accelerate has nothing to configure
+        program += ["--distributed", DISTRIBUTED_CONFIG]
+        return {"launch_torchrun.sh": launch_script(choice, request, torchrun_launcher(request), program, exports)}
     of_deepspeed = {
         **({"hostfile": hostfile_text(request)} if request.machine.nodes > 1 else {}),
         "launch_deepspeed.sh": launch_script(choice, request, deepspeed_launcher(request), program, exports),
