@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+LEFT_OUT = {"test", "tests", "testing", "examples", "csrc"}
 Names = dict[str, str]
 """Of each name of a module its kind, or ``module:name`` where it is imported."""
 
@@ -25,6 +26,8 @@ def main() -> None:
     root = Path(folder)
     modules = {}
     for file in sorted((root / package).rglob("*.py")):
+        if not LEFT_OUT.isdisjoint(file.relative_to(root).parts[:-1]):
+            continue
         parts = file.relative_to(root).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         modules[name] = names_of(file, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from virtual.worlds import virtual_session
 
 from gonogo.virtual.ranks.session import Session
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 ROWS, SIZE = 256, 1024
 
@@ -79,3 +81,79 @@ def test_weights_gradients_are_added_up_in_place(session: Session) -> None:
     assert session.mode.known_values(main) is None
     with pytest.raises(RuntimeError, match="main_grad must have shape"):
         add(inputs, gradient, torch.zeros(16, 8, device="cuda"))
+
+
+def imported_by_a_program(text: str, folder: Path) -> ModuleType:
+    path = folder / "program_with_apex.py"
+    path.write_text(text)
+    spec = spec_from_file_location("program_with_apex", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def without_megatron(session: Session) -> Iterator[None]:
+    finders = list(sys.meta_path)
+    yield
+    sys.meta_path[:] = finders
+    for name in [name for name in sys.modules if name.partition(".")[0] == "apex"]:
+        del sys.modules[name]
+
+
+PROGRAM = """
+import torch
+from apex import amp
+from apex.optimizers import FusedAdam
+from apex.parallel import LARC
+
+def train(level):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)).cuda()
+    optimizer = LARC(FusedAdam(model.parameters(), lr=1e-3))
+    model, optimizer = amp.initialize(model, optimizer, opt_level=level)
+    for _ in range(2):
+        optimizer.zero_grad()
+        out = model(torch.ones(4, 64, device="cuda"))
+        with amp.scale_loss(out.square().mean(), optimizer) as scaled:
+            scaled.backward()
+        torch.nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+        optimizer.step()
+    return model, optimizer, out
+"""
+
+
+@pytest.mark.parametrize(
+    ("level", "weights", "output"),
+    [("O0", "float32", "float32"), ("O1", "float32", "float16"), ("O2", "float16", "float32"),
+     ("O3", "float16", "float32")],
+)  # fmt: skip
+def test_a_program_that_needs_it_trains(
+    without_megatron: None, session: Session, tmp_path: Path, level: str, weights: str, output: str
+) -> None:
+    program = imported_by_a_program(PROGRAM, tmp_path)
+    try:
+        model, optimizer, out = program.train(level)
+    finally:
+        if (casts := sys.modules["apex.amp"]._State.autocast) is not None:
+            casts.__exit__(None, None, None)
+    masters = [one for group in optimizer.param_groups for one in group["params"]]
+    assert {str(one.dtype) for one in model.parameters()} == {f"torch.{weights}"}
+    assert str(out.dtype) == f"torch.{output}"
+    assert {one.dtype for one in masters} == {torch.float16 if level == "O3" else torch.float32}
+    assert {len(optimizer.state[one]) for one in masters} == {3}
+    assert any("NVIDIA's Apex" in one.what for one in session.ledger.entries())
+
+
+def test_what_has_no_implementation_says_so(without_megatron: None, tmp_path: Path) -> None:
+    program = imported_by_a_program("from apex.fp16_utils import FP16_Optimizer\nmake = FP16_Optimizer\n", tmp_path)
+    with pytest.raises(UnsupportedOperator, match="Apex is not installed here"):
+        program.make(None)
+    with pytest.raises(ImportError):
+        imported_by_a_program("from apex.amp import no_such_name\n", tmp_path)
+
+
+def test_a_program_with_another_way_takes_that(without_megatron: None, tmp_path: Path) -> None:
+    text = "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"
+    assert imported_by_a_program(text, tmp_path).amp is None

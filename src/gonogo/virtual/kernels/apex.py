@@ -3,7 +3,9 @@
 The compiled modules follow csrc/ and apex/contrib/csrc/ of NVIDIA/apex. A softmax has the input's shape and dtype;
 its backward overwrites the incoming gradient and returns it. A layer norm returns statistics in float32, a pair per
 row. A weight's gradient is accumulated into ``main_grad`` by the matmul itself. The Python code around the layer
-norms is in ``stand_ins/with_apex``, since Apex is on no package index, while Megatron's own images include it.
+norms is in ``stand_ins/with_apex``, since Apex is on no package index, while Megatron's own images include it. Any other
+program that can't do without Apex finds its mixed precision, data parallelism and optimizers in
+``stand_ins/with_apex_training``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import torch
 from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, ignore_flops, product_flops
+from gonogo.virtual.kernels.needed_import import is_needed_import
 from gonogo.virtual.patching.patches import Patches
 
 _SOFTMAX_MODULES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
@@ -27,7 +30,12 @@ _SOFTMAX_ASSUMPTION = translated("Apex's softmax kernels are installed on the ma
 _NORM_ASSUMPTION = translated("Apex's layer norms are installed on the machine")
 _PRODUCTS = translated("Apex's weight gradient accumulation kernels are installed on the machine")
 _THREADS, _WARP, _SHORT = 128, 32, 128
-_STAND_INS_PATH = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
+_STAND_INS = Path(__file__).parent.parent / "stand_ins"
+_MEGATRON_PATH, _TRAINING_PATH = str(_STAND_INS / "with_apex"), str(_STAND_INS / "with_apex_training")
+_TRAINING = translated(
+    "NVIDIA's Apex is installed on the machine, a version with apex.amp and apex.parallel (removed in May 2025); a "
+    "stand-in is used here"
+)
 _MEGATRON_MODULE = "megatron.core"
 Written = Callable[[torch.Tensor], object]
 Assume = Callable[[Text], object]
@@ -40,19 +48,29 @@ def install(patches: Patches, written: Written, assume: Assume, count_flops: Com
     made = (_make_fast_layer_norm_module(written, assume), _make_layer_norm_module(written, assume))
     for module in (_make_weight_gradient_module(written, assume, count_flops), *made):
         patches.set_item(sys.modules, module.__name__, module)
-    sys.meta_path.append(_ApexFinder)
-    patches.on_undo(lambda: sys.meta_path.remove(_ApexFinder))
+    finder = _ApexFinder(assume)
+    sys.meta_path.append(finder)
+    patches.on_undo(lambda: sys.meta_path.remove(finder))
 
 
 class _ApexFinder:
-    """Makes ``apex`` importable if it isn't installed, but only for programs that use Megatron-Core."""
+    """Makes ``apex`` importable if it isn't installed, for programs that use Megatron-Core or can't do without."""
 
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def __init__(self, assume: Assume) -> None:
+        self._assume = assume
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """The spec of the stand-in package, or None."""
-        if name != "apex" or _MEGATRON_MODULE not in sys.modules:
+        if name != "apex":
             return None
-        return PathFinder.find_spec(name, [_STAND_INS_PATH])
+        if _MEGATRON_MODULE in sys.modules:
+            return PathFinder.find_spec(name, [_MEGATRON_PATH])
+        if not is_needed_import(sys._getframe(1)):
+            return None
+        self._assume(_TRAINING)
+        return PathFinder.find_spec(name, [_TRAINING_PATH])
 
 
 def _make_softmax_module(name: str, mark_written: Written, assume: Assume) -> ModuleType:
