@@ -122,6 +122,7 @@ def test_every_name_of_the_real_package_can_be_imported(session: Session) -> Non
         missing += [f"{name}.{each}" for each in names if not hasattr(module, each)]
         assert not hasattr(module, "no_such_name")
     assert missing == []
+    assert importlib.import_module("triton.language").core.dtype is not None
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("triton.no_such_module")
     with pytest.raises(UnsupportedOperator, match="Triton is not installed here"):

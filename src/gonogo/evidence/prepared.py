@@ -17,6 +17,9 @@ OF = "of"
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
 """Names that ``load_dataset`` accepts for file formats, rather than data sets of the Hub."""
 
+GENERATED_STATE = "gonogo-generated"
+"""A record of a checkpoint in ``torch.save``'s format that gonogo prepare has generated, which has no weights."""
+
 _PREPARED_PARENT: ContextVar[Path | None] = ContextVar("prepared_parent", default=None)
 
 _ROW_SUFFIXES = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")

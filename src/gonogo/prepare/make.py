@@ -12,12 +12,13 @@ from gonogo.evidence.prepared import PreparedStandIns, is_data_file_url
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.prepare import walked_folders
-from gonogo.prepare.generated.array_files import array_file
+from gonogo.prepare.generated.array_files import array_file, checkpoint_file
 from gonogo.prepare.generated.data_files import encode_rows, hub_dataset_files, png_image, wav_audio
 from gonogo.prepare.generated.indexed_tokens import indexed_token_files
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.generated.rows import FORMATS, RowGenerator, guess_column_kind
 from gonogo.prepare.inferred.array_inputs import array_file_names
+from gonogo.prepare.inferred.checkpoint_inputs import CHECKPOINT_FORMAT
 from gonogo.prepare.inferred.table_inputs import TABLE_FORMAT, columns_text
 from gonogo.prepare.required_inputs import INDEXED_TOKENS, VOCABULARIES, PrepareOptions, RequiredInput
 
@@ -65,6 +66,10 @@ def generate_files(
             for suffix, content in indexed_token_files(tokens).items():
                 files[one.found + suffix] = content
                 paths[one.path + suffix] = one.found + suffix
+        elif one.format == CHECKPOINT_FORMAT and one.path is not None:
+            one.found = f"models/{_path_component(one.name)}"
+            files[one.found] = checkpoint_file()
+            paths[one.path] = one.found
         elif one.layout is not None and one.path is not None:
             _generate_arrays(one, max(options.rows_of.get(one.key, 0), one.rows), files, paths)
         else:

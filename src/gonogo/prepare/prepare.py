@@ -36,6 +36,7 @@ from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_prepared_folder, check_prepared_folder, write_prepared_folder
 from gonogo.prepare.generated.rows import TEMPLATE
 from gonogo.prepare.inferred.array_inputs import infer_array_input, refine_arrays, replace_rows_by_arrays
+from gonogo.prepare.inferred.checkpoint_inputs import infer_checkpoint_input
 from gonogo.prepare.inferred.table_inputs import infer_table_input, refine_tables
 from gonogo.prepare.listing import (
     list_data_set,
@@ -478,7 +479,11 @@ def _infer_input_at_failure(
     """A missing file or folder, with the format that the code which tried to open it reads."""
     folder = Path.cwd()
     whole = to_absolute_path(path, folder)
-    numbers = infer_array_input(whole, failure, runs, known) or infer_table_input(whole, failure, runs)
+    numbers = (
+        infer_checkpoint_input(whole, failure)
+        or infer_array_input(whole, failure, runs, known)
+        or infer_table_input(whole, failure, runs)
+    )
     if numbers is not None and (path.endswith((".csv", ".tsv"))):
         numbers.separator = csv_separator(runs[0])
     return numbers or _missing_path(path, runs, folder, options, columns_requested_at_failure(failure))

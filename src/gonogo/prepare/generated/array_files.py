@@ -9,6 +9,8 @@ import zipfile
 
 import msgspec
 
+from gonogo.evidence.prepared import GENERATED_STATE
+
 ARRAY_SUFFIXES = (".npy", ".pt", ".pth")
 """The suffixes of files that are generated."""
 FREE_SIZES = (37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83)
@@ -86,6 +88,15 @@ def _pt_bytes(layout: ArrayLayout, values: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in (("data.pkl", pickled), ("data/0", values), ("version", b"3\n")):
+            archive.writestr(zipfile.ZipInfo(f"archive/{name}"), content)
+    return buffer.getvalue()
+
+
+def checkpoint_file() -> bytes:
+    """An empty dictionary in the format of ``torch.save``, marked as generated."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in (("data.pkl", b"\x80\x02}q\x00."), ("version", b"3\n"), (GENERATED_STATE, b"")):
             archive.writestr(zipfile.ZipInfo(f"archive/{name}"), content)
     return buffer.getvalue()
 

@@ -3,8 +3,8 @@
 The compiled modules follow csrc/ and apex/contrib/csrc/ of NVIDIA/apex. A softmax has the input's shape and dtype;
 its backward overwrites the incoming gradient and returns it. A layer norm returns statistics in float32, a pair per
 row. A weight's gradient is accumulated into ``main_grad`` by the matmul itself. The Python code around the layer
-norms is in ``stand_ins/with_apex``, since Apex is on no package index, while Megatron's own images include it. Any other
-program that can't do without Apex finds its mixed precision, data parallelism and optimizers in
+norms is in ``stand_ins/with_apex``, since Apex is on no package index, while Megatron's own images include it. Any
+other program that can't do without Apex finds its mixed precision, data parallelism and optimizers in
 ``stand_ins/with_apex_training``.
 """
 

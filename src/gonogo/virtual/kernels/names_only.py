@@ -62,6 +62,7 @@ class NamesOnlyFinder:
     def module_getattr(self, module: str) -> Callable[[str], Any]:
         """The ``__getattr__`` of a module that is implemented in part, or not at all."""
         names = self.modules[module]
+        imported = tuple(names.get("imported", {}).values())
 
         def __getattr__(name: str) -> Any:
             if name in names.get("classes", ()):
@@ -72,6 +73,8 @@ class NamesOnlyFinder:
                 found = self.make_value(module, name)
             elif name in names.get("imported", {}):
                 found = self._real_object(module, name, names["imported"][name])
+            elif any(f"{where}:".startswith((f"{module}.{name}:", f"{module}.{name}.")) for where in imported):
+                found = importlib.import_module(f"{module}.{name}")  # bound by an import of one of its names
             else:
                 raise AttributeError(f"module '{module}' has no attribute '{name}'", name=name, obj=sys.modules[module])
             setattr(sys.modules[module], name, found)

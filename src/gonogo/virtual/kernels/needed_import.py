@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType

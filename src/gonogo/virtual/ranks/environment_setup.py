@@ -109,7 +109,7 @@ def install(
     started = StartedProcesses.of_rank(plan)
     started.write(plan)
     undo.append(started_processes.install(started.folder))
-    undo.append(readers.install(made).undo)
+    undo.append(readers.install(made, assume).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
     undo.append(install_staging())

@@ -11,19 +11,21 @@ import torch
 
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.values.assumptions import Assume
 from gonogo.virtual.weights import adapters, device_index, pretrained, safetensors_files, torch_files
+from gonogo.virtual.weights.generated_state import GeneratedStates
 from gonogo.virtual.weights.generated_weights import GeneratedWeights
 
 _CONFIG_ARGUMENTS = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
 
 
-def install(generated_weights: GeneratedWeights) -> Patches:
+def install(generated_weights: GeneratedWeights, assume: Assume) -> Patches:
     """Make all readers of weights read only names and shapes, and generate checkpoints that are missing."""
     patches = Patches()
     opened: set[str] = set()
     device_index.install(patches)
     safetensors_files.install(patches, opened.add)
-    torch_files.install(patches, opened.add)
+    torch_files.install(patches, opened.add, GeneratedStates(patches, assume))
     pretrained.install(patches, generated_weights, opened)
     adapters.install(patches, generated_weights)
     _patch_diffusers(patches, generated_weights.tell)

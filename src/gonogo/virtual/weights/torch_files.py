@@ -26,6 +26,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.file_tensors import VALUES_LIMIT_BYTES, tensor_with_values, tensor_without_values
+from gonogo.virtual.weights.generated_state import GeneratedStates
 from gonogo.virtual.weights.torch_archive import UNREAD_LOCATION_PREFIX, omitted_records, restore_holes
 
 
@@ -140,7 +141,7 @@ class _StorageProxy:
 _current_load = threading.local()
 
 
-def install(patches: Patches, on_open: Callable[[str], None]) -> None:
+def install(patches: Patches, on_open: Callable[[str], None], states: GeneratedStates) -> None:
     """Replace ``torch.load``, and the step that creates a tensor from a storage."""
     original = torch.load
     utils = private_serialization.utils
@@ -183,6 +184,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
                 raise
             finally:
                 _current_load.loading = before
+            result = states.of_file(result, source) if is_archive else result
         if path is not None:
             on_open(path)
         return result

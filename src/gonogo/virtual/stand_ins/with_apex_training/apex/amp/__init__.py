@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+
 from apex import _rest
 
 __all__ = ["disable_casts", "initialize", "load_state_dict", "master_params", "scale_loss", "state_dict"]
 __getattr__ = _rest.module_getattr(__name__)
-_LEVELS = {
+_LEVELS: dict[str, dict[str, Any]] = {
     "O0": {"cast": torch.float32, "autocast": False, "masters": False, "scale": 1.0},
     "O1": {"cast": None, "autocast": True, "masters": False, "scale": "dynamic"},
     "O2": {"cast": torch.float16, "autocast": False, "masters": True, "scale": "dynamic"},
@@ -79,7 +80,7 @@ def _cast_model(model: torch.nn.Module, dtype: torch.dtype, *, keep_norms: bool)
     def cast_forward(*inputs: Any, **kwargs: Any) -> Any:
         return _cast(forward(*_cast(inputs, dtype), **_cast(kwargs, dtype)), torch.float32)
 
-    model.forward = cast_forward  # type: ignore[method-assign]
+    model.forward = cast_forward
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

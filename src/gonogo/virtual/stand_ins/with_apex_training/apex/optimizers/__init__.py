@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from apex import _rest
 
 __all__ = ["FusedAdam", "FusedLAMB", "FusedSGD"]

@@ -6,13 +6,16 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
 from apex import _rest
 from apex.parallel.LARC import LARC
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 __all__ = ["LARC", "DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncbn_model"]
 __getattr__ = _rest.module_getattr(__name__)
 ReduceOp = dist.ReduceOp
+_FLATTEN: Any = _flatten_dense_tensors
+_UNFLATTEN: Any = _unflatten_dense_tensors
 _MESSAGE_SIZE = 10_000_000
 """How many elements are reduced at a time."""
 
@@ -37,7 +40,8 @@ class SyncBatchNorm(torch.nn.SyncBatchNorm):
 
 def convert_syncbn_model(module: Any, process_group: Any = None, channel_last: bool = False) -> Any:
     """The model with batch norms that are synchronized."""
-    return torch.nn.SyncBatchNorm.convert_sync_batchnorm(module, process_group)
+    convert: Any = torch.nn.SyncBatchNorm.convert_sync_batchnorm
+    return convert(module, process_group)
 
 
 def create_syncbn_process_group(group_size: int) -> Any:
@@ -76,7 +80,8 @@ class DistributedDataParallel(torch.nn.Module):
         _broadcast(module)
         for one in module.parameters():
             if one.requires_grad:
-                one.register_post_accumulate_grad_hook(self._queue)
+                register: Any = one.register_post_accumulate_grad_hook
+                register(self._queue)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's output."""
@@ -104,9 +109,9 @@ def _average(gradients: Any, message_size: int = _MESSAGE_SIZE) -> None:
         following = gradients[number] if number < len(gradients) else None
         full = sum(one.numel() for one in bucket) >= message_size
         if full or following is None or following.dtype is not gradient.dtype:
-            flat = _flatten_dense_tensors(bucket)
+            flat = _FLATTEN(bucket)
             dist.all_reduce(flat)
             flat.div_(dist.get_world_size())
-            for one, reduced in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
+            for one, reduced in zip(bucket, _UNFLATTEN(flat, bucket), strict=True):
                 one.copy_(reduced)
             bucket = []
