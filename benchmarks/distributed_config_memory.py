@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from real_ranks import run_ranks
 
 from gonogo.rehearse.answer import rehearse_and_report
 from gonogo.rehearse.request import RehearsalRequest
@@ -169,26 +170,14 @@ def real(cell: Cell, folder: Path) -> int:
     )
     subprocess.run([sys.executable, "-c", made], cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
     (folder / "counted.py").write_text(COUNTED, encoding="utf-8")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    ranks = []
-    for rank in range(cell.ranks):
-        environment = {
-            **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(cell.ranks),
-            "LOCAL_WORLD_SIZE": str(cell.ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-            "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "",
-        }  # fmt: skip
-        command = [sys.executable, *(["counted.py"] if rank == 0 else []), *words]
-        with open(folder / f"{rank}.log", "wb") as log:
-            ranks.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
-    try:
-        for process in ranks:
-            process.wait(timeout=_SECONDS)
-    finally:
-        for process in ranks:
-            process.kill()
-            process.wait()
+    run_ranks(
+        cell.ranks,
+        lambda rank: [sys.executable, *(["counted.py"] if rank == 0 else []), *words],
+        lambda rank: folder / f"{rank}.log",
+        folder,
+        {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        _SECONDS,
+    )
     log = (folder / "0.log").read_text(encoding="utf-8", errors="replace")
     peaks = [line.split()[1] for line in log.splitlines() if line.startswith("PEAK")]
     if not peaks:

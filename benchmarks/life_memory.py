@@ -14,8 +14,6 @@ import argparse
 import json
 import os
 import shlex
-import socket
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parent / "tests" / "life"), str(_HERE.parent / "tests")]
 
 from cells import STAGES, write_project  # noqa: E402
+from real_ranks import run_ranks  # noqa: E402
 
 from gonogo.rehearse.answer import rehearse_and_report  # noqa: E402
 from gonogo.rehearse.request import RehearsalRequest  # noqa: E402
@@ -78,29 +77,7 @@ def real(cell: Cell, folder: Path) -> dict[str, int]:
             words += shlex.split(cell.resume_with.replace("=", " "))
         if words[0] == "trainer.py":
             words.append("--use_cpu")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        ranks = []
-        for rank in range(count):
-            environment = {
-                **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
-                "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "",
-                "TRUTH": str(folder / "told"), "TRUTH_LIFE": life,
-                "PYTHONPATH": os.pathsep.join([str(folder / "watch"), str(folder)]),
-            }  # fmt: skip
-            command = [sys.executable, str(_HERE / "memory_truth.py"), "--life", str(folder / f"{life}{rank}.json"),
-                       Path(words[0]).stem, *words[1:]]  # fmt: skip
-            with open(folder / f"{life}{rank}.log", "wb") as log:
-                ranks.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
-        try:
-            for process in ranks:
-                process.wait(timeout=_SECONDS)
-        finally:
-            for process in ranks:
-                process.kill()
-                process.wait()
+        _run_life(life, words, count, folder)
         answers = [folder / f"{life}{rank}.json" for rank in range(count)]
         if not all(answer.exists() for answer in answers):
             logs = "\n".join((folder / f"{life}{rank}.log").read_text()[-2000:] for rank in range(count))
@@ -110,6 +87,24 @@ def real(cell: Cell, folder: Path) -> dict[str, int]:
                   for place in ("accelerator", "host")}  # fmt: skip
     del peaks["save host"]
     return peaks
+
+
+def _run_life(life: str, words: list[str], count: int, folder: Path) -> None:
+    run_ranks(
+        count,
+        lambda rank: [
+            sys.executable, str(_HERE / "memory_truth.py"), "--life", str(folder / f"{life}{rank}.json"),
+            Path(words[0]).stem, *words[1:],
+        ],
+        lambda rank: folder / f"{life}{rank}.log",
+        folder,
+        {
+            "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "",
+            "TRUTH": str(folder / "told"), "TRUTH_LIFE": life,
+            "PYTHONPATH": os.pathsep.join([str(folder / "watch"), str(folder)]),
+        },
+        _SECONDS,
+    )  # fmt: skip
 
 
 def predicted(cell: Cell, folder: Path) -> dict[str, int]:

@@ -18,7 +18,6 @@ import dataclasses
 import datetime
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
+from real_ranks import run_ranks
 
 from gonogo.rehearse.launch.python_start import python_module_command
 from gonogo.rehearse.launch.worker_environment import reproducible_environment
@@ -142,29 +142,19 @@ def truth(cell: Cell) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         arguments = cell.written(folder)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        ranks = []
-        for rank in range(cell.world):
-            environment = {
-                **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(cell.world),
-                "LOCAL_WORLD_SIZE": str(cell.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        run_ranks(
+            cell.world,
+            lambda rank: [
+                sys.executable, str(Path(__file__).with_name("memory_truth.py")),
+                str(folder / f"rank{rank}.json"), "gonogo.virtual.measuring.program", *arguments,
+            ],
+            lambda rank: folder / f"rank{rank}.log",
+            variables={
                 "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "OMP_NUM_THREADS": "2",
                 **({} if cuda() else {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}),
-            }  # fmt: skip
-            command = [sys.executable, str(Path(__file__).with_name("memory_truth.py")),
-                       str(folder / f"rank{rank}.json"), "gonogo.virtual.measuring.program", *arguments]  # fmt: skip
-            with open(folder / f"rank{rank}.log", "wb") as log:
-                ranks.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
-        deadline = time.monotonic() + SECONDS
-        try:
-            for process in ranks:
-                process.wait(timeout=max(deadline - time.monotonic(), 1))
-        finally:
-            for process in ranks:
-                process.kill()
-                process.wait()
+            },
+            seconds=SECONDS,
+        )  # fmt: skip
         answer = folder / "rank0.json"
         if not answer.exists():
             raise NotMeasured(f"{cell.name}: the training failed\n{(folder / 'rank0.log').read_text()[-3000:]}")

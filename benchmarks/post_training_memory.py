@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ import msgspec
 from memory_cells import MODELS
 from post_training_cells import framework
 from post_training_memory_program import STEPS
+from real_ranks import run_ranks
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 
@@ -80,27 +80,16 @@ def truth(cell: Cell) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         arguments = written(folder, cell)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        ranks = []
-        for rank in range(cell.world):
-            environment = _environment() | {
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(cell.world), "DS_ACCELERATOR": "cpu",
-                "LOCAL_WORLD_SIZE": str(cell.world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2",
-            }  # fmt: skip
-            command = [sys.executable, str(_HERE / "memory_truth.py"), str(folder / f"rank{rank}.json"),
-                       "post_training_memory_program", *arguments]  # fmt: skip
-            with open(folder / f"rank{rank}.log", "wb") as log:
-                ranks.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
-        try:
-            for process in ranks:
-                process.wait(timeout=_SECONDS)
-        finally:
-            for process in ranks:
-                process.kill()
-                process.wait()
+        run_ranks(
+            cell.world,
+            lambda rank: [
+                sys.executable, str(_HERE / "memory_truth.py"), str(folder / f"rank{rank}.json"),
+                "post_training_memory_program", *arguments,
+            ],
+            lambda rank: folder / f"rank{rank}.log",
+            variables=_environment() | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "2"},
+            seconds=_SECONDS,
+        )  # fmt: skip
         answer = folder / "rank0.json"
         if not answer.exists():
             raise RuntimeError(f"{cell.name}: the training failed\n{(folder / 'rank0.log').read_text()[-3000:]}")

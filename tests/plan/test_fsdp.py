@@ -101,3 +101,46 @@ def test_ulysses_divides_the_work_and_computes_the_loss(tmp_path: Path, monkeypa
     temporary = [answer.peaks["backward"].by_category["temporary"] for answer in found]
     assert temporary[1] < 0.6 * temporary[0]
     assert temporary[2] < 0.3 * temporary[0]
+
+
+@pytest.mark.slow
+def test_transformers_spreads_the_experts_and_splits_the_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = model_in(
+        tmp_path / "model", architectures=["Qwen3MoeForCausalLM"], model_type="qwen3_moe", hidden_size=256,
+        moe_intermediate_size=128, num_experts=12, num_experts_per_tok=2, decoder_sparse_step=1, head_dim=64,
+        num_hidden_layers=3,
+    )  # fmt: skip
+    asked = request(folder, "4xH100-80G", sharding="any", seq_len=512)
+    plain = Family(3, fsdp=True)
+    (tmp_path / "meter").mkdir()
+    found = []
+    with Meter(asked, tmp_path / "meter", lambda done, of: None) as meter:
+        candidates = Candidates(asked, meter.facts(), meter)
+        if not candidates.facts.expert_sizes:
+            pytest.skip("this release of transformers has no expert parallelism with FSDP2")
+        assert candidates.facts.expert_sizes == (2, 4)  # of 12 experts
+        assert candidates.facts.tensor_sizes == (2,)  # 2 key and value heads
+        assert candidates.facts.expert_parameters == 3 * 12 * 3 * 256 * 128
+        assert {group.family.experts for group in candidates.groups()} == {1, 4}  # as many as a node has room for
+        for family in (plain, replace(plain, experts=4), replace(plain, tensor=2)):
+            (answer,) = meter.measure([candidates.measurement_of(Strategy(family, False, 1, 2), 0)])
+            assert isinstance(answer, Measured), answer
+            assert answer.record.outcome == "completed", answer.record.failure
+            found.append(answer)
+    keys = [{key.removesuffix(" async") for part in answer.work for key in part.collectives} for answer in found]
+    assert not any(key.startswith("alltoall") for key in keys[0] | keys[2])
+    assert any(key.startswith("alltoall") for key in keys[1])  # tokens to their experts, and back
+    gathered = [_sent(answer, "_allgather_base_") for answer in found]
+    assert gathered[1] < gathered[0] / 2  # the experts' weights stay where they are
+    held = [answer.peaks["step"].by_category for answer in found]
+    for name in ("parameters", "optimizer"):  # states are shared by all four in each
+        assert held[1][name] == pytest.approx(held[0][name], rel=0.05), name
+        assert held[2][name] == pytest.approx(held[0][name], rel=0.05), name
+    assert [answer.record.as_run.tensor_ranks for answer in found if answer.record.as_run] == [1, 1, 2]
+
+
+def _sent(answer: Measured, operator: str) -> float:
+    return sum(sent for part in answer.work for key, (_, sent) in part.collectives.items() if key.startswith(operator))

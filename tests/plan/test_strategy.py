@@ -15,6 +15,7 @@ from gonogo.trials.plan.strategy import (
     Family,
     Strategy,
     deepspeed_config,
+    distributed_config,
     launch_environment,
     micro_batches,
     parallelism_config,
@@ -81,6 +82,27 @@ def test_ulysses_is_tried_by_deepspeed_where_heads_can_be_split() -> None:
     }
     assert launch_environment(Strategy(Family(3), True, 2, 3), 8) == {}
     assert "train_batch_size" not in deepspeed_config(strategy, world_size=8)
+
+
+def test_what_transformers_shards_itself_is_of_the_trainer_alone() -> None:
+    sizes = {"tensor_sizes": (2, 4), "expert_sizes": (8,)}
+    assert not any(family.is_native for family in strategy_families(8, nvme=False, **sizes))  # ZeRO alone
+    small = strategy_families(4, nvme=False, sharding="fsdp2", tensor_sizes=(2, 4))
+    assert {family.tensor for family in small} == {1, 2}  # with 4, FSDP2 would have nothing to shard
+    every = strategy_families(16, nvme=False, sharding="any", nodes=2, **sizes)
+    found = [family for family in every if family.is_native]
+    assert {(family.replicas, family.tensor, family.experts) for family in found} == {
+        (2, 1, 8), (1, 1, 8), (1, 2, 1), (1, 4, 1),
+    }  # fmt: skip
+    experts, tensor = Strategy(found[0], True, 1, 2), Strategy(found[-1], False, 1, 1)
+    assert experts.label.en == "FSDP2, 2 replicas (HSDP), experts spread over 8 GPUs (EP), checkpointing"
+    assert distributed_config(experts, 16) == {
+        "dp_replicate_size": 2, "ep_size": 8, "fsdp_size": 8, "fsdp_mixed_precision": True,
+    }  # fmt: skip
+    assert distributed_config(tensor, 16) == {"tp_size": 4, "fsdp_size": 4, "fsdp_mixed_precision": True}
+    assert [one.family.data_ranks(16) for one in (experts, tensor)] == [16, 4]
+    assert [launch_environment(one, 16) for one in (experts, tensor)] == [{}, {}]
+    assert distributed_config(Strategy(Family(3, fsdp=True, context=2), True, 1, 1), 16) == {}
 
 
 def test_fsdp_shards_what_zero_3_does_and_keeps_trained_weights_in_fp32() -> None:

@@ -28,6 +28,7 @@ FSDP = Family(3, fsdp=True)
 SPLIT = replace(FSDP, context=4)
 ULYSSES = Family(3, context=2)
 HYBRID = replace(FSDP, replicas=2)
+TENSOR, EXPERTS = replace(FSDP, tensor=2), replace(FSDP, experts=2)
 
 
 def written(folder: Path, family: Family, *, nodes: int = 1, tune: TuningMethod = "full") -> Path:
@@ -122,6 +123,23 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
     check_folder(tmp_path / "new")
 
 
+@pytest.mark.parametrize("family", [TENSOR, EXPERTS], ids=lambda family: family.label.en)
+def test_what_transformers_shards_itself_is_launched_by_torchrun(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, family)
+    monkeypatch.chdir(folder)
+    assert {path.name for path in folder.iterdir()} == {
+        "distributed_config.json", "launch_torchrun.sh", "train.py", "training_arguments.json",
+    }  # fmt: skip
+    launch = (folder / "launch_torchrun.sh").read_text(encoding="utf-8")
+    assert "--distributed distributed_config.json" in launch
+    assert "--save_only_model true" in launch
+    assert "fsdp" not in json.loads((folder / "training_arguments.json").read_text(encoding="utf-8"))
+    report = check([], ["bash", "launch_torchrun.sh"]).report
+    assert (report.verdict, report.findings, report.skipped) == (Verdict.GO, (), ())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "tune", "launcher"),
@@ -135,18 +153,20 @@ def test_files_that_are_there_are_left_alone(tmp_path: Path) -> None:
         pytest.param(FSDP, "lora", "swift", marks=pytest.mark.very_slow),
         pytest.param(FSDP, "full", "llamafactory", marks=pytest.mark.very_slow),
         pytest.param(replace(FSDP, context=2), "full", "accelerate"),
+        pytest.param(TENSOR, "full", "torchrun"),
         pytest.param(ULYSSES, "full", "deepspeed"),
         pytest.param(ULYSSES, "full", "accelerate", marks=pytest.mark.very_slow),
     ],
     ids=[
         *("zero2", "offload", "zero3", "swift", "fsdp2", "fsdp2 offload", "swift fsdp2", "llamafactory fsdp2"),
-        *("context parallel", "ulysses", "ulysses accelerate"),
+        *("context parallel", "tensor parallel", "ulysses", "ulysses accelerate"),
     ],
 )
 def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     make_project(tmp_path)
-    asked = request(tmp_path / "model", "2xA100-80G", tune=tune)
+    gpus = f"{2 * family.tensor}xA100-80G"
+    asked = request(tmp_path / "model", gpus, tune=tune)
     choice = estimate_by_formula(asked, SEVEN_BILLION, Strategy(family, family.zero == 3, 2, 4), NO_CALIBRATION)
     folder = tmp_path / "written"
     write_strategy(folder, choice, asked, replace(SEVEN_BILLION, hidden_size=64))
@@ -154,7 +174,7 @@ def test_it_rehearses_go(family: Family, tune: TuningMethod, launcher: str, tmp_
     of_framework = {"PYTHONPATH": str(framework(launcher))} if launcher in ("swift", "llamafactory") else {}
     environment = {**os.environ, **of_framework}
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "2xA100-80G", "--host-memory", "1T", "--format", "json",
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", gpus, "--host-memory", "1T", "--format", "json",
          "--", "bash", f"launch_{launcher}.sh"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

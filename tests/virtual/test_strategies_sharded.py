@@ -35,6 +35,12 @@ for layer in model:
 fully_shard(model, mesh=mesh, mp_policy=policy)
 parameter = model[0].weight
 assert isinstance(parameter, DTensor) and parameter.device.type == where, parameter.device
+if where == "cuda":  # as PyTorch's own, it stays on the device that it was made on when its local tensor is moved
+    moved = DTensor.from_local(torch.ones(4, device=where), mesh)
+    moved._local_tensor = moved._local_tensor.cpu()
+    assert moved.device.type == where and moved.is_cuda and not moved.is_cpu, moved.device
+    made = DTensor.from_local(torch.ones(4), mesh, run_check=False)
+    assert made._local_tensor.device.type == made.device.type, made.device
 optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
 for _ in range(2):
     model(x).square().mean().backward()

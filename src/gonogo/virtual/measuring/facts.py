@@ -43,6 +43,7 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
     weight_bytes = bytes_of_weights(model, given.tune)
     model = freeze_untuned(model, given.tune, given.lora_rank)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    experts = _dispatched_experts(model)
     config = found.config.to_dict()
     depth = layer_count(config)
     text = found.config.get_text_config() if hasattr(found.config, "get_text_config") else found.config
@@ -64,8 +65,8 @@ def collect_model_facts(arguments: tuple[str, ...]) -> ModelFacts:
         computes_positions=computes_positions(found.config),
         ulysses_sizes=_ulysses_sizes(text),
         tensor_sizes=_tensor_sizes(model, text),
-        expert_sizes=_expert_sizes(model, text),
-        expert_parameters=sum(size for name, size in sizes.items() if ".experts." in name),
+        expert_sizes=_expert_sizes(experts),
+        expert_parameters=sum(parameter.numel() for one in experts for parameter in one.parameters()),
         experts_of_token=int(getattr(text, "num_experts_per_tok", None) or 0),
         first_rank_reads=first_rank_alone_reads(modeling_utils),
     )
@@ -97,23 +98,40 @@ def _has_distributed_config() -> bool:
     return {"tp_size", "ep_size", "fsdp_size", "fsdp_mixed_precision"} <= known.keys()
 
 
-def _tensor_sizes(model: Any, text_config: Any) -> tuple[int, ...]:
-    """Numbers of ranks that divide all that the model's plan splits: heads, the MLP's width, the vocabulary."""
-    if not _has_distributed_config() or not getattr(model, "_tp_plan", None):
+def _tensor_sizes(model: torch.nn.Module, text_config: Any) -> tuple[int, ...]:
+    """Numbers of ranks that divide the attention heads, and all dimensions that the model's own plan splits."""
+    plan: dict[str, str] = getattr(model, "_tp_plan", None) or {}
+    if not _has_distributed_config() or not plan:
         return ()
-    names = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "moe_intermediate_size", "vocab_size")
-    split = [size for name in names if isinstance(size := getattr(text_config, name, None), int)]
-    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if split and all(size % n == 0 for size in split))
+    heads = (getattr(text_config, f"num_{kind}_heads", None) for kind in ("attention", "key_value"))
+    split = {size for size in heads if isinstance(size, int)}
+    for name, parameter in model.named_parameters():
+        key = _any_layer(name)
+        style = plan.get(key) or plan.get(key.rpartition(".")[0], "")
+        if parameter.dim() > 1 and style.endswith("rowwise"):
+            split.add(parameter.shape[-2 if style.startswith("embedding") else -1])
+        elif parameter.dim() > 1 and "colwise" in style:
+            split.add(parameter.shape[-2])
+    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if all(size % n == 0 for size in split))
 
 
-def _expert_sizes(model: Any, text_config: Any) -> tuple[int, ...]:
-    """Numbers of ranks that divide the experts, if the model's plan exchanges tokens between them."""
-    plan = getattr(model, "_ep_plan", None) or {}
-    if not _has_distributed_config() or "ep_dispatch_experts" not in plan.values():
-        return ()
-    names = ("num_experts", "num_local_experts", "n_routed_experts")
-    counts = [count for name in names if isinstance(count := getattr(text_config, name, None), int)]
-    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if counts and counts[0] % n == 0)
+def _dispatched_experts(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The modules of experts, one a layer, between whose parts on several ranks transformers exchanges tokens."""
+    plan: dict[str, str] = getattr(model, "_ep_plan", None) or {}
+    if not _has_distributed_config():
+        return []
+    return [one for name, one in model.named_modules() if plan.get(_any_layer(name)) == "ep_dispatch_experts"]
+
+
+def _expert_sizes(experts: list[torch.nn.Module]) -> tuple[int, ...]:
+    """Numbers of ranks that divide the experts, which are the first dimension of their weights."""
+    counts = {parameter.shape[0] for one in experts for parameter in one.parameters(recurse=False)}
+    return tuple(n for n in _SEQUENCE_PARALLEL_SIZES if counts and all(count % n == 0 for count in counts))
+
+
+def _any_layer(name: str) -> str:
+    """A dotted name with ``*`` for the numbers of layers, as plans have it."""
+    return ".".join("*" if part.isdecimal() else part for part in name.split("."))
 
 
 def _adapt_to_task(located_model: LocatedModel, task: str) -> LocatedModel:

@@ -99,7 +99,7 @@ class ModelFacts(msgspec.Struct, frozen=True):
     expert_sizes: tuple[int, ...] = ()
     """Over how many ranks transformers can spread its experts while tokens are exchanged; empty if it has none."""
     expert_parameters: int = 0
-    """Parameters of all experts."""
+    """Parameters of all experts that can be spread."""
     experts_of_token: int = 0
     """Experts that each token is sent to."""
     first_rank_reads: bool = True
