@@ -1,11 +1,11 @@
-"""How long ``gonogo plan`` takes: a 7B model on 8 GPUs and a 72B model on 64, the first time and again.
+"""How long ``gonogo plan`` takes: 7B on 8 GPUs, 72B on 64, a mixture of 30B on 8 and 16, the first time and again.
 
     python benchmarks/plan.py [--format json] [--only CELL]
 
 Seconds from the command's start to its end, and the processors' time in them. *Cold*: with an empty cache of
 rehearsals; *cached*: the same command once more. Sequences of 4096, A100-80G, 1 TiB of host memory a node; the models
-are Qwen2-7B and Qwen2-72B by their published configurations. Of tasks: sequences of 1536, H100-80G, the TRL that
-``tests/frameworks`` pins. It needs no GPU.
+are Qwen2-7B, Qwen2-72B and Qwen3-30B-A3B (on H200 and H100-80G) by their published configurations. Of tasks: sequences
+of 1536, H100-80G, the TRL that ``tests/frameworks`` pins. It needs no GPU.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _LONG = ["--seq-len", "4096"]
 CELLS: dict[str, tuple[str, int, list[str]]] = {
     "7B": ("8xA100-80G", 1, _LONG),
     "72B": ("8xA100-80G", 8, _LONG),
+    "30B-A3B, a node": ("8xH200", 1, _LONG),
+    "30B-A3B, 2 nodes": ("8xH100-80G", 2, _LONG),
     **{
         f"7B {task}": ("8xH100-80G", 1, ["--seq-len", "1536", "--task", task])
         for task in ("dpo", "kto", "rm", "grpo", "rloo")
@@ -43,9 +45,11 @@ _SECONDS = 1800
 
 def configuration(name: str) -> dict[str, Any]:
     """The model's published configuration."""
-    if name.startswith("7B"):
-        models = json.loads((HERE / "published_models.json").read_text(encoding="utf-8"))
-        return dict(next(model["config"] for model in models if model["name"] == "Qwen2-7B"))
+    published = {"7B": "Qwen2-7B", "30B": "Qwen3-30B-A3B"}
+    for size, of_model in published.items():
+        if name.startswith(size):
+            models = json.loads((HERE / "published_models.json").read_text(encoding="utf-8"))
+            return dict(next(model["config"] for model in models if model["name"] == of_model))
     return dict(json.loads((HERE.parent / "examples/qwen_72b_zero3_offload/model/config.json").read_text()))
 
 

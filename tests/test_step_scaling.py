@@ -9,6 +9,9 @@ import samples
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
+from gonogo.finding.as_run import AsRun
+from gonogo.rehearse.answer import rehearsal_report
+from gonogo.trials.cure.answer import with_step_time
 from gonogo.trials.what_if.step_scaling import step_scaling
 from gonogo.virtual.tracing.operator_time import operator_seconds
 
@@ -71,3 +74,22 @@ def test_nothing_is_said_where_it_can_not_be_told() -> None:
     uncounted = record_of(4)
     uncounted.ranks[0].work[:] = [msgspec.structs.replace(one, kernels=[]) for one in uncounted.ranks[0].work]
     assert step_scaling(uncounted) is None
+
+
+def test_tokens_are_those_of_all_gpus_that_work_on_a_sample() -> None:
+    plain = record_of(2)
+    run = AsRun(tokens=(1024, 2048), samples=(2, 2), accumulation=(3, 3))
+
+    def tokens(tensor_ranks: int, stages: int) -> float:
+        rank = msgspec.structs.replace(
+            plain.ranks[0], as_run=msgspec.structs.replace(run, tensor_ranks=tensor_ranks), pipeline=(stages, 1, 1)
+        )
+        record = msgspec.structs.replace(plain, ranks=[rank])
+        found = with_step_time(rehearsal_report(record, "/work"), record).rehearsal
+        assert found is not None
+        assert found.tokens_per_second_per_gpu is not None
+        return found.tokens_per_second_per_gpu * found.seconds_of_step
+
+    assert tokens(1, 1) == pytest.approx(2048 * 2 * 3)
+    assert tokens(4, 1) == pytest.approx(2048 * 2 * 3 / 4)
+    assert tokens(2, 2) == pytest.approx(2048 * 2 * 3 / 4)
