@@ -31,8 +31,8 @@ _LONG = ["--seq-len", "4096"]
 CELLS: dict[str, tuple[str, int, list[str]]] = {
     "7B": ("8xA100-80G", 1, _LONG),
     "72B": ("8xA100-80G", 8, _LONG),
-    "30B-A3B, a node": ("8xH200", 1, _LONG),
-    "30B-A3B, 2 nodes": ("8xH100-80G", 2, _LONG),
+    "30B-A3B": ("8xH200", 1, _LONG),
+    "30B-A3B on 16": ("8xH100-80G", 2, _LONG),
     **{
         f"7B {task}": ("8xH100-80G", 1, ["--seq-len", "1536", "--task", task])
         for task in ("dpo", "kto", "rm", "grpo", "rloo")

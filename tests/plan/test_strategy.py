@@ -102,6 +102,12 @@ def test_what_transformers_shards_itself_is_of_the_trainer_alone() -> None:
     assert distributed_config(tensor, 16) == {"tp_size": 4, "fsdp_size": 4, "fsdp_mixed_precision": True}
     assert [one.family.data_ranks(16) for one in (experts, tensor)] == [16, 4]
     assert [launch_environment(one, 16) for one in (experts, tensor)] == [{}, {}]
+    hosts = [
+        estimate_memory(SEVEN_BILLION, one, world_size=16, seq_len=4096).host
+        for one in (experts, tensor, Strategy(Family(3, fsdp=True), True, 1, 2))
+    ]
+    assert hosts[:2] == [0.0, 0.0]
+    assert hosts[2] > 0
     assert distributed_config(Strategy(Family(3, fsdp=True, context=2), True, 1, 1), 16) == {}
 
 

@@ -61,6 +61,8 @@ def estimate_memory(
     if family.fsdp:
         held = fsdp_state_bytes(facts, family.sharding_ranks(world_size))
         host = _fsdp_loaded_bytes(facts) / (ranks_per_node if facts.first_rank_reads else 1)
+        if family.is_native:
+            host = 0.0  # each rank reads its part of the weights straight to its GPU
         if family.parameters == "cpu":
             held, host = dict.fromkeys(held, 0.0), host + sum(held.values())
         return Estimate(held | {"communication": buffer_bytes(facts, family), "activations": needed}, host, 0.0)
